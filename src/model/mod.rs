@@ -1,0 +1,22 @@
+//! What the words mean: pure values, no I/O and no clock.
+//!
+//! Everything here can be tested with tables. Nothing in this folder may import from outside it.
+
+mod failure;
+mod job;
+pub mod markdown;
+mod page;
+mod path;
+mod retry;
+mod sha;
+mod store_name;
+mod time;
+
+pub use failure::{Failure, FailureKind};
+pub use job::{Job, JobError, Labels};
+pub use page::{Change, Page};
+pub use path::{PagePath, PathError};
+pub use retry::{RetryPolicy, Verdict};
+pub use sha::ContentSha;
+pub use store_name::{NoSuchStore, StoreName};
+pub use time::Timestamp;

@@ -1,0 +1,38 @@
+//! Points in time, as numbers that arrive from outside.
+
+use std::time::Duration;
+
+/// A point in time: milliseconds since the Unix epoch.
+///
+/// The model never asks a clock; whoever calls it brings the time, so that a week of outage is a
+/// test of milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// Returns the system clock's present time.
+    ///
+    /// The one place where a clock is read; called at the edges (`cli`, `engine`), never in here.
+    #[must_use]
+    pub fn now() -> Self {
+        let since = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
+        Self(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    /// Returns this time plus `by`, saturating.
+    #[must_use]
+    pub fn plus(self, by: Duration) -> Self {
+        Self(
+            self.0
+                .saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)),
+        )
+    }
+
+    /// Returns how long it is from `self` until `later`; zero when `later` is not later.
+    #[must_use]
+    pub fn until(self, later: Self) -> Duration {
+        Duration::from_millis(u64::try_from(later.0.saturating_sub(self.0)).unwrap_or(0))
+    }
+}

@@ -1,0 +1,95 @@
+//! What we remember, in `.wiki-sync/` at the repository's root.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `.gitignore` | `*`: the folder ignores itself |
+//! | `wiki.db` | SQLite: outbox, graph, receipts, what was seen of each file |
+//! | `vectors/` | the Qdrant Edge shard |
+//! | `drain.lock` | the checkout's lock, see [`CheckoutLock`] |
+//!
+//! All of it can be lost: the next drain rebuilds it from the files.
+
+mod db;
+mod lock;
+mod receipts;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub use db::{db_failure, open_db, with_write};
+pub use lock::CheckoutLock;
+pub use receipts::{FileSeen, Receipt, Receipts};
+
+use crate::model::{Failure, FailureKind};
+
+/// The folder's name, at the repository's root.
+pub const STATE_DIR: &str = ".wiki-sync";
+
+/// The state folder of one checkout.
+#[derive(Debug, Clone)]
+pub struct StateDir {
+    path: PathBuf,
+}
+
+impl StateDir {
+    /// Names the state folder of the checkout at `root`, whether it exists or not.
+    #[must_use]
+    pub fn of(root: &Path) -> Self {
+        Self {
+            path: root.join(STATE_DIR),
+        }
+    }
+
+    /// Makes sure that the folder exists and ignores itself.
+    ///
+    /// # Errors
+    /// `Down` when it cannot be made; `Refused` when something that is no folder has its name.
+    pub fn create(&self) -> Result<(), Failure> {
+        let down = |e: std::io::Error| {
+            Failure::from_error(
+                FailureKind::Down,
+                &format!("cannot make {}", self.path.display()),
+                &e,
+            )
+        };
+        if let Ok(meta) = fs::symlink_metadata(&self.path)
+            && !meta.is_dir()
+        {
+            return Err(Failure::new(
+                FailureKind::Refused,
+                format!("{} is there and is not a folder", self.path.display()),
+            )
+            .hint("move it away: wiki-sync keeps its state in a folder of that name"));
+        }
+        fs::create_dir_all(&self.path).map_err(down)?;
+        let ignore = self.path.join(".gitignore");
+        if !ignore.exists() {
+            fs::write(&ignore, "*\n").map_err(down)?;
+        }
+        Ok(())
+    }
+
+    /// Says whether there is any state yet.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.database().exists()
+    }
+
+    /// Returns the path of the SQLite database.
+    #[must_use]
+    pub fn database(&self) -> PathBuf {
+        self.path.join("wiki.db")
+    }
+
+    /// Returns the path of the Edge shard's folder.
+    #[must_use]
+    pub fn vectors(&self) -> PathBuf {
+        self.path.join("vectors")
+    }
+
+    /// Returns the folder's own path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}

@@ -1,0 +1,1 @@
+-- The graph: see stores/graph.

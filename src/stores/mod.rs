@@ -1,0 +1,107 @@
+//! The stores: three today, one trait. A fourth is one file and one line in [`open_all`].
+
+pub mod git;
+pub mod graph;
+pub mod vectors;
+
+use crate::model::{Change, Failure, Page, PagePath, StoreName};
+
+/// What became of one change in a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// Whether anything was changed; false when the store held it already.
+    pub changed: bool,
+    /// The store's own mark of what it holds now, for stores that have a [`Witness`] (git: the blob's id
+    /// in hex). `None` after a removal and where the store has no witness or keeps none of this page.
+    pub mark: Option<String>,
+}
+
+/// One outcome per change, in the order of the changes.
+pub type Outcome = Result<Applied, Failure>;
+
+/// Which store this is, and at which step of its life.
+///
+/// Kept inside the store itself, so that a dropped collection (another `id`) or a restored old copy
+/// (another `epoch`) shows. The drain raises the epoch with each batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Made at random when the store was created.
+    pub id: String,
+    /// Raised by one with each batch that changes the store.
+    pub epoch: i64,
+}
+
+/// What a store holds of one page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holding {
+    /// The page, as the store names it (a damaged store may name what is no page's path).
+    pub path: String,
+    /// A digest over everything the store holds of the page, read from the store itself. Equal to
+    /// [`Store::expected`] of the same page exactly when the store holds what it should.
+    pub digest: String,
+}
+
+/// What a store answers for itself at little cost: for each page it holds, in the order of the paths'
+/// bytes, the mark of what it holds. Git reads it from HEAD's tree.
+pub type Witness = Vec<(PagePath, String)>;
+
+/// A store that must stand equal to the pages. Every method may be repeated; the second call changes
+/// nothing.
+pub trait Store {
+    /// Returns which store this is.
+    fn name(&self) -> StoreName;
+
+    /// Returns a short text that changes when what the store derives from a page changes (parser,
+    /// chunker, model, schema). Receipts with another fingerprint are stale.
+    fn fingerprint(&self) -> String;
+
+    /// Returns the store's identity as it stands inside the store, creating an empty store where none is.
+    ///
+    /// # Errors
+    /// Of the kinds `Down`, `Busy` and `Refused`.
+    fn identity(&mut self) -> Result<Identity, Failure>;
+
+    /// Makes the changes durable in the store and raises its epoch to `epoch`; returns one outcome per
+    /// change. The same page never stands twice in `changes`. One page's failure does not stop the others.
+    ///
+    /// # Errors
+    /// When the store as a whole could not be used. Some of the changes may have been made even so:
+    /// whoever calls it has voided the receipts before.
+    fn apply(&mut self, changes: &[Change], epoch: i64) -> Result<Vec<Outcome>, Failure>;
+
+    /// Returns what the store holds, read from the real store, sorted by path, one entry per page.
+    /// Creates nothing.
+    ///
+    /// # Errors
+    /// As [`Store::identity`].
+    fn inventory(&mut self) -> Result<Vec<Holding>, Failure>;
+
+    /// Returns the digest that [`Store::inventory`] must show for this page; `None` when the store is
+    /// not to hold it (git: an ignored page), which [`Store::exempt`] explains.
+    ///
+    /// # Errors
+    /// When the page cannot be derived, or as [`Store::identity`].
+    fn expected(&mut self, page: &Page) -> Result<Option<String>, Failure>;
+
+    /// Returns what the store holds at little cost, where the store and not the receipt is the judge.
+    /// `None` where receipts are trusted.
+    ///
+    /// # Errors
+    /// As [`Store::identity`].
+    fn witness(&mut self) -> Result<Option<Witness>, Failure> {
+        Ok(None)
+    }
+
+    /// Says why the store is not to hold this page although it is a good page (git: it is ignored and
+    /// not tracked), or `None` when it is to hold it.
+    ///
+    /// # Errors
+    /// As [`Store::identity`].
+    fn exempt(&mut self, _path: &PagePath) -> Result<Option<String>, Failure> {
+        Ok(None)
+    }
+
+    /// Lets go of what others may be waiting for (Edge: its shard), when somebody is. Called between
+    /// batches and when the drain is done.
+    fn yield_turn(&mut self) {}
+}

@@ -1,0 +1,1 @@
+//! Test doubles, fixtures and contract suites, behind the feature `testing`.
