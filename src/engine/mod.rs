@@ -1,1 +1,48 @@
-//! Scan, drain, verify.
+//! What makes the stores equal to the pages, and proves it: scan, drain, verify.
+//!
+//! | file | verb |
+//! |---|---|
+//! | [`scan`] | finds whatever nobody announced: pages against receipts and HEAD |
+//! | [`drain`] | claims, applies, settles, until nothing is due |
+//! | [`verify`] | reads the real stores and names every difference |
+
+pub mod drain;
+pub mod report;
+pub mod scan;
+pub mod verify;
+
+use crate::model::RetryPolicy;
+use crate::outbox::Outbox;
+use crate::state::{Receipts, StateDir};
+use crate::stores::Store;
+use crate::wiki::Wiki;
+
+/// Everything that the verbs work on, opened once by `cli`.
+pub struct Parts {
+    /// The pages.
+    pub wiki: Wiki,
+    /// The state folder.
+    pub state: StateDir,
+    /// What was applied, and what was seen of each file.
+    pub receipts: Receipts,
+    /// The queue.
+    pub outbox: Box<dyn Outbox>,
+    /// The stores, in the order in which they are applied.
+    pub stores: Vec<Box<dyn Store>>,
+    /// When a failed job is tried again.
+    pub policy: RetryPolicy,
+}
+
+/// Hears how far a long run is; called often, so it must be quick.
+pub trait Progress {
+    /// `done` of `total` steps of `what` ("scanning", "syncing", "verifying") are done; `total` may grow.
+    fn at(&mut self, what: &'static str, done: u64, total: u64);
+}
+
+/// Hears nothing.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn at(&mut self, _what: &'static str, _done: u64, _total: u64) {}
+}

@@ -3,6 +3,7 @@
 //! Everything here can be tested with tables. Nothing in this folder may import from outside it.
 
 mod failure;
+mod identity;
 mod job;
 pub mod markdown;
 mod page;
@@ -13,6 +14,7 @@ mod store_name;
 mod time;
 
 pub use failure::{Failure, FailureKind};
+pub use identity::Identity;
 pub use job::{Job, JobError, Labels};
 pub use page::{Change, Page};
 pub use path::{PagePath, PathError};

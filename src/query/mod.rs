@@ -1,1 +1,3 @@
-//! The read side.
+//! The read side: status, search, questions to the graph.
+
+pub mod status;

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 pub use db::{db_failure, open_db, with_write};
 pub use lock::CheckoutLock;
-pub use receipts::{FileSeen, Receipt, Receipts};
+pub use receipts::{Entry, FileSeen, Known, Receipt, Receipts};
 
 use crate::model::{Failure, FailureKind};
 

@@ -1,11 +1,556 @@
 //! Receipts: what was applied to which store, written ahead.
+//!
+//! The protocol that keeps a receipt from lying: [`Receipts::begin`] durably voids the batch's receipts for a
+//! store and notes the epoch that the batch will leave in it; then the store is touched; then
+//! [`Receipts::write`] notes what holds. Killed in between, the page has no receipt and is applied again.
 
-/// A receipt.
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::db::{db_failure, open_db, with_write};
+use crate::model::{ContentSha, Failure, Identity, Labels, PagePath, StoreName};
+use crate::wiki::FileStat;
+
+/// What was seen of a file when it was last read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileSeen {
+    /// Its stat then.
+    pub stat: FileStat,
+    /// The clock before it was read, nanoseconds since the epoch.
+    pub seen_at: i64,
+    /// The SHA of its bytes.
+    pub sha: ContentSha,
+}
+
+/// How much older than our look at it a file's times must be to prove that it was not changed in the same
+/// tick of the clock afterwards ("racily clean"). Kernels stamp files by a clock that ticks each 1 to 10 ms.
+const RACY_NS: i64 = 20_000_000;
+/// The same on file systems that keep whole seconds (FAT: two).
+const RACY_COARSE_NS: i64 = 2_000_000_000;
+
+impl FileSeen {
+    /// Says whether a file with this stat surely has the content seen, without reading it.
+    #[must_use]
+    pub fn proves(&self, stat: &FileStat) -> bool {
+        let newest = self.stat.mtime.max(self.stat.ctime);
+        let coarse = self.stat.mtime % 1_000_000_000 == 0 && self.stat.ctime % 1_000_000_000 == 0;
+        let margin = if coarse { RACY_COARSE_NS } else { RACY_NS };
+        *stat == self.stat && newest < self.seen_at.saturating_sub(margin)
+    }
+}
+
+/// What was applied to a store of one page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Receipt {
+    /// The content applied; `None` when voided: the store may hold anything of the page.
+    pub sha: Option<ContentSha>,
+    /// The store's fingerprint then.
+    pub fingerprint: String,
+    /// What the store itself says it holds, where it has a witness.
+    pub mark: Option<String>,
+}
+
+/// A receipt to be written.
+#[derive(Debug, Clone)]
+pub enum Entry {
+    /// The store holds this content of the page.
+    Holds {
+        /// The page.
+        path: PagePath,
+        /// Its content.
+        sha: ContentSha,
+        /// The store's own mark.
+        mark: Option<String>,
+    },
+    /// The store holds nothing of the page.
+    Gone(PagePath),
+}
+
+/// The receipts, what was seen of each file, labels and epochs.
 #[derive(Debug)]
-pub struct Receipt;
-/// What was seen of a file.
-#[derive(Debug)]
-pub struct FileSeen;
-/// All receipts.
-#[derive(Debug)]
-pub struct Receipts;
+pub struct Receipts {
+    db: Connection,
+}
+
+impl Receipts {
+    /// Opens the receipts in `wiki.db`, creating them as needed.
+    ///
+    /// # Errors
+    /// As [`open_db`].
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        Ok(Self { db: open_db(path)? })
+    }
+
+    /// Returns one receipt, `None` when the store was never given the page.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them; so for every method here.
+    pub fn get(&self, store: StoreName, path: &PagePath) -> Result<Option<Receipt>, Failure> {
+        let read = || {
+            self.db
+                .prepare_cached(
+                    "SELECT sha, fingerprint, mark FROM receipts WHERE path = ?1 AND store = ?2",
+                )?
+                .query_row(params![path.as_str(), store.as_str()], |row| {
+                    receipt(row, 0)
+                })
+                .optional()
+        };
+        read().map_err(|e| db_failure("cannot read a receipt", &e))
+    }
+
+    /// Returns what was seen of a file.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn file(&self, path: &PagePath) -> Result<Option<FileSeen>, Failure> {
+        let read = || {
+            self.db
+                .prepare_cached(
+                    "SELECT size, mtime, ctime, inode, seen_at, sha FROM files WHERE path = ?1",
+                )?
+                .query_row([path.as_str()], |row| file_seen(row, 0))
+                .optional()
+        };
+        Ok(read()
+            .map_err(|e| db_failure("cannot read what was seen of a file", &e))?
+            .flatten())
+    }
+
+    /// Visits every known file and receipt in the order of the paths' bytes, one call per path, while `next` asks
+    /// for more: the cursor side of the scan's merge.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn each(&self, visit: &mut dyn FnMut(Known) -> Result<(), Failure>) -> Result<(), Failure> {
+        let doing = "cannot read the receipts";
+        let failed = |e: rusqlite::Error| db_failure(doing, &e);
+        let mut files = self
+            .db
+            .prepare_cached(
+                "SELECT path, size, mtime, ctime, inode, seen_at, sha FROM files ORDER BY path",
+            )
+            .map_err(failed)?;
+        let mut files = files.query([]).map_err(failed)?;
+        let mut receipts = self
+            .db
+            .prepare_cached(
+                "SELECT path, store, sha, fingerprint, mark FROM receipts ORDER BY path, store",
+            )
+            .map_err(failed)?;
+        let mut receipts = receipts.query([]).map_err(failed)?;
+        let mut file = next_file(&mut files).map_err(failed)?;
+        let mut one = next_receipt(&mut receipts).map_err(failed)?;
+        loop {
+            let path = match (&file, &one) {
+                (None, None) => return Ok(()),
+                (Some((path, _)), None) | (None, Some((path, ..))) => path.clone(),
+                (Some((a, _)), Some((b, ..))) => a.min(b).clone(),
+            };
+            let mut known = Known {
+                path,
+                file: None,
+                receipts: Vec::new(),
+            };
+            if let Some((path, seen)) = &file
+                && *path == known.path
+            {
+                known.file = *seen;
+                file = next_file(&mut files).map_err(failed)?;
+            }
+            while let Some((path, store, receipt)) = &one {
+                if *path != known.path {
+                    break;
+                }
+                if let Ok(store) = store.parse() {
+                    known.receipts.push((store, receipt.clone()));
+                }
+                one = next_receipt(&mut receipts).map_err(failed)?;
+            }
+            visit(known)?;
+        }
+    }
+
+    /// Notes what was seen of files.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn note_files(&mut self, files: &[(PagePath, FileSeen)]) -> Result<(), Failure> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        with_write(&mut self.db, "cannot note what was seen of files", |tx| {
+            put_files(tx, files)
+        })
+    }
+
+    /// Compares a store's identity with the one the receipts speak of. On another id or epoch (dropped,
+    /// restored from an old copy), or a store never seen, voids all of its receipts and returns `false`: the
+    /// caller then adds what the store holds with [`Receipts::adopt`].
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn recognise(&mut self, store: StoreName, found: &Identity) -> Result<bool, Failure> {
+        let doing = "cannot compare a store with its receipts";
+        let known: Option<(String, i64, i64)> = self
+            .db
+            .query_row(
+                "SELECT id, epoch, pending FROM store_epochs WHERE store = ?1",
+                [store.as_str()],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+            )
+            .optional()
+            .map_err(|e| db_failure(doing, &e))?;
+        if let Some((id, epoch, pending)) = &known
+            && *id == found.id
+            && (found.epoch == *epoch || found.epoch == *pending)
+        {
+            return Ok(true);
+        }
+        with_write(&mut self.db, doing, |tx| {
+            tx.execute(
+                "UPDATE receipts SET sha = NULL WHERE store = ?1",
+                [store.as_str()],
+            )?;
+            tx.execute(
+                "INSERT INTO store_epochs (store, id, epoch, pending) VALUES (?1, ?2, ?3, ?3)
+                 ON CONFLICT (store) DO UPDATE SET id = excluded.id, epoch = excluded.epoch, pending = excluded.pending",
+                params![store.as_str(), found.id, found.epoch],
+            )?;
+            Ok(())
+        })?;
+        Ok(false)
+    }
+
+    /// Notes that a store may hold something of these pages, so that those gone meanwhile are removed.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn adopt(&mut self, store: StoreName, paths: &[PagePath]) -> Result<(), Failure> {
+        with_write(&mut self.db, "cannot adopt what a store holds", |tx| {
+            let mut add = tx.prepare_cached(
+                "INSERT INTO receipts (path, store) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+            )?;
+            for path in paths {
+                add.execute(params![path.as_str(), store.as_str()])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Durably voids the receipts of a batch for each store before any of them is touched, and notes the epoch that
+    /// each store will have afterwards. Returns those epochs, in the order of `batches`.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn begin(&mut self, batches: &[(StoreName, Vec<PagePath>)]) -> Result<Vec<i64>, Failure> {
+        with_write(&mut self.db, "cannot void receipts", |tx| {
+            let mut void = tx.prepare_cached(
+                "INSERT INTO receipts (path, store) VALUES (?1, ?2)
+                 ON CONFLICT (path, store) DO UPDATE SET sha = NULL",
+            )?;
+            // Past both numbers, so that no two batches ever leave the same epoch.
+            let mut raise = tx.prepare_cached(
+                "UPDATE store_epochs SET pending = MAX(epoch, pending) + 1 WHERE store = ?1 RETURNING pending",
+            )?;
+            let mut epochs = Vec::with_capacity(batches.len());
+            for (store, paths) in batches {
+                for path in paths {
+                    void.execute(params![path.as_str(), store.as_str()])?;
+                }
+                let epoch = raise
+                    .query_row([store.as_str()], |row| row.get(0))
+                    .optional()?;
+                epochs.push(epoch.unwrap_or(1));
+            }
+            Ok(epochs)
+        })
+    }
+
+    /// Writes the receipts of a batch that holds, the store's epoch with them, and what was seen of the files.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn write(
+        &mut self,
+        batches: &[(StoreName, i64, String, Vec<Entry>)],
+        files: &[(PagePath, FileSeen)],
+        gone: &[PagePath],
+    ) -> Result<(), Failure> {
+        with_write(&mut self.db, "cannot write receipts", |tx| {
+            let mut put = tx.prepare_cached(
+                "INSERT INTO receipts (path, store, sha, fingerprint, mark) VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT (path, store) DO UPDATE
+                 SET sha = excluded.sha, fingerprint = excluded.fingerprint, mark = excluded.mark",
+            )?;
+            let mut remove =
+                tx.prepare_cached("DELETE FROM receipts WHERE path = ?1 AND store = ?2")?;
+            let mut raise =
+                tx.prepare_cached("UPDATE store_epochs SET epoch = ?2 WHERE store = ?1")?;
+            for (store, epoch, fingerprint, entries) in batches {
+                for entry in entries {
+                    match entry {
+                        Entry::Holds { path, sha, mark } => {
+                            put.execute(params![
+                                path.as_str(),
+                                store.as_str(),
+                                sha.to_string(),
+                                fingerprint,
+                                mark
+                            ])?;
+                        }
+                        Entry::Gone(path) => {
+                            remove.execute(params![path.as_str(), store.as_str()])?;
+                        }
+                    }
+                }
+                raise.execute(params![store.as_str(), epoch])?;
+            }
+            put_files(tx, files)?;
+            for table in ["files", "labels", "working"] {
+                let mut forget =
+                    tx.prepare_cached(&format!("DELETE FROM {table} WHERE path = ?1"))?;
+                for path in gone {
+                    forget.execute([path.as_str()])?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Returns the labels of the last job that carried any for this page.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn labels(&self, path: &PagePath) -> Result<Labels, Failure> {
+        let read = || {
+            self.db
+                .prepare_cached("SELECT repo, commit_sha FROM labels WHERE path = ?1")?
+                .query_row([path.as_str()], |row| {
+                    Ok(Labels {
+                        repo: row.get(0)?,
+                        commit_sha: row.get(1)?,
+                    })
+                })
+                .optional()
+        };
+        Ok(read()
+            .map_err(|e| db_failure("cannot read labels", &e))?
+            .unwrap_or_default())
+    }
+
+    /// Notes the labels that jobs carried. Where they differ from those noted before, the page's receipt of the
+    /// vector store is voided in the same step, since its points are keyed by them.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn note_labels(&mut self, labels: &[(PagePath, Labels)]) -> Result<(), Failure> {
+        if labels.is_empty() {
+            return Ok(());
+        }
+        with_write(&mut self.db, "cannot note labels", |tx| {
+            for (path, labels) in labels {
+                let changed = tx
+                    .prepare_cached(
+                        "INSERT INTO labels (path, repo, commit_sha) VALUES (?1, ?2, ?3)
+                         ON CONFLICT (path) DO UPDATE SET repo = excluded.repo, commit_sha = excluded.commit_sha
+                         WHERE repo <> excluded.repo OR commit_sha <> excluded.commit_sha",
+                    )?
+                    .execute(params![path.as_str(), labels.repo, labels.commit_sha])?;
+                if changed > 0 {
+                    tx.prepare_cached(
+                        "UPDATE receipts SET sha = NULL WHERE path = ?1 AND store = ?2",
+                    )?
+                    .execute(params![path.as_str(), StoreName::Vectors.as_str()])?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Sets the durable mark "working on this page".
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn mark_working(&mut self, path: &PagePath, version: &str) -> Result<(), Failure> {
+        with_write(&mut self.db, "cannot mark a page as worked on", |tx| {
+            tx.execute(
+                "INSERT INTO working (path, version, active, deaths) VALUES (?1, ?2, 1, 0)
+                 ON CONFLICT (path) DO UPDATE SET active = 1, version = excluded.version,
+                   deaths = CASE WHEN version = excluded.version THEN deaths ELSE 0 END",
+                params![path.as_str(), version],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Takes the mark off again; the deaths are forgotten, since the page was survived.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn unmark_working(&mut self, path: &PagePath) -> Result<(), Failure> {
+        with_write(&mut self.db, "cannot unmark a page", |tx| {
+            tx.execute("DELETE FROM working WHERE path = ?1", [path.as_str()])?;
+            Ok(())
+        })
+    }
+
+    /// Counts marks that dead workers left behind as deaths. Called by whoever has taken the checkout's lock.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn count_deaths(&mut self) -> Result<(), Failure> {
+        let read = |row: &Row<'_>| row.get::<_, bool>(0);
+        let any = self
+            .db
+            .query_row(
+                "SELECT EXISTS (SELECT 1 FROM working WHERE active = 1)",
+                [],
+                read,
+            )
+            .map_err(|e| db_failure("cannot read the marks", &e))?;
+        if !any {
+            return Ok(());
+        }
+        with_write(&mut self.db, "cannot count deaths", |tx| {
+            tx.execute(
+                "UPDATE working SET deaths = deaths + 1, active = 0 WHERE active = 1",
+                [],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Returns how many workers died under this page's mark with this content.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn deaths(&self, path: &PagePath, version: &str) -> Result<u32, Failure> {
+        self.db
+            .query_row(
+                "SELECT deaths FROM working WHERE path = ?1 AND version = ?2",
+                params![path.as_str(), version],
+                |row| row.get(0),
+            )
+            .optional()
+            .map(Option::unwrap_or_default)
+            .map_err(|e| db_failure("cannot read deaths", &e))
+    }
+
+    /// Returns a lasting value by its key, making it with `make` at the first call.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn meta(&mut self, key: &str, make: impl FnOnce() -> String) -> Result<String, Failure> {
+        let read = |db: &Connection| {
+            db.query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| {
+                row.get(0)
+            })
+            .optional()
+            .map_err(|e| db_failure("cannot read wiki.db", &e))
+        };
+        if let Some(value) = read(&self.db)? {
+            return Ok(value);
+        }
+        with_write(&mut self.db, "cannot write wiki.db", |tx| {
+            tx.execute(
+                "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+                params![key, make()],
+            )?;
+            tx.query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| {
+                row.get(0)
+            })
+        })
+    }
+
+    /// Counts the pages that a store has a valid receipt for.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn count(&self, store: StoreName) -> Result<u64, Failure> {
+        self.db
+            .query_row(
+                "SELECT COUNT(*) FROM receipts WHERE store = ?1 AND sha IS NOT NULL",
+                [store.as_str()],
+                |row| row.get::<_, i64>(0),
+            )
+            .map(i64::cast_unsigned)
+            .map_err(|e| db_failure("cannot count receipts", &e))
+    }
+}
+
+/// All that is remembered of one path.
+#[derive(Debug, Clone)]
+pub struct Known {
+    /// The path.
+    pub path: String,
+    /// What was seen of the file.
+    pub file: Option<FileSeen>,
+    /// Its receipts, by store.
+    pub receipts: Vec<(StoreName, Receipt)>,
+}
+
+fn put_files(tx: &Connection, files: &[(PagePath, FileSeen)]) -> rusqlite::Result<()> {
+    let mut put = tx.prepare_cached(
+        "INSERT OR REPLACE INTO files (path, size, mtime, ctime, inode, seen_at, sha)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )?;
+    for (path, seen) in files {
+        let FileStat {
+            size,
+            mtime,
+            ctime,
+            inode,
+        } = seen.stat;
+        put.execute(params![
+            path.as_str(),
+            size,
+            mtime,
+            ctime,
+            inode,
+            seen.seen_at,
+            seen.sha.to_string()
+        ])?;
+    }
+    Ok(())
+}
+
+/// A row that was damaged by hand reads as "nothing seen", so that the file is read again.
+fn file_seen(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<FileSeen>> {
+    let stat = FileStat {
+        size: row.get(at)?,
+        mtime: row.get(at + 1)?,
+        ctime: row.get(at + 2)?,
+        inode: row.get(at + 3)?,
+    };
+    let seen_at = row.get(at + 4)?;
+    let sha: String = row.get(at + 5)?;
+    Ok(sha.parse().ok().map(|sha| FileSeen { stat, seen_at, sha }))
+}
+
+/// A SHA that was damaged by hand reads as a voided receipt.
+fn receipt(row: &Row<'_>, at: usize) -> rusqlite::Result<Receipt> {
+    let sha: Option<String> = row.get(at)?;
+    Ok(Receipt {
+        sha: sha.and_then(|sha| sha.parse().ok()),
+        fingerprint: row.get(at + 1)?,
+        mark: row.get(at + 2)?,
+    })
+}
+
+fn next_file(
+    rows: &mut rusqlite::Rows<'_>,
+) -> rusqlite::Result<Option<(String, Option<FileSeen>)>> {
+    rows.next()?
+        .map(|row| Ok((row.get(0)?, file_seen(row, 1)?)))
+        .transpose()
+}
+
+fn next_receipt(
+    rows: &mut rusqlite::Rows<'_>,
+) -> rusqlite::Result<Option<(String, String, Receipt)>> {
+    rows.next()?
+        .map(|row| Ok((row.get(0)?, row.get(1)?, receipt(row, 2)?)))
+        .transpose()
+}

@@ -6,6 +6,8 @@ pub mod vectors;
 
 use crate::model::{Change, Failure, Page, PagePath, StoreName};
 
+pub use crate::model::Identity;
+
 /// What became of one change in a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
@@ -18,18 +20,6 @@ pub struct Applied {
 
 /// One outcome per change, in the order of the changes.
 pub type Outcome = Result<Applied, Failure>;
-
-/// Which store this is, and at which step of its life.
-///
-/// Kept inside the store itself, so that a dropped collection (another `id`) or a restored old copy
-/// (another `epoch`) shows. The drain raises the epoch with each batch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// Made at random when the store was created.
-    pub id: String,
-    /// Raised by one with each batch that changes the store.
-    pub epoch: i64,
-}
 
 /// What a store holds of one page.
 #[derive(Debug, Clone, PartialEq, Eq)]

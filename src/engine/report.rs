@@ -1,0 +1,145 @@
+//! What drain and verify tell: the shapes of their `--json` output. Fields may be added, never taken away.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::model::{FailureKind, StoreName};
+pub use crate::wiki::Skipped;
+
+/// What a drain did.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct DrainReport {
+    /// Pages the scan looked at.
+    pub scanned: u64,
+    /// Jobs that this drain found waiting or enqueued itself.
+    pub enqueued: u64,
+    /// Jobs ended with all stores holding the page.
+    pub processed: u64,
+    /// Those of them that changed nothing anywhere.
+    pub unchanged: u64,
+    /// Jobs swallowed by another job, or by a resting dead letter, of the same page.
+    pub merged: u64,
+    /// Attempts that failed and will be made again.
+    pub retried: u64,
+    /// Jobs that became dead letters in this drain.
+    pub dlq: u64,
+    /// Jobs that wait for a store or for git, at the end.
+    pub held: u64,
+    /// The last commit made, in hex.
+    pub commit: Option<String>,
+    /// How long it took.
+    pub seconds: f64,
+    /// By store's name.
+    pub stores: BTreeMap<&'static str, StoreReport>,
+    /// Things that look like pages and are none.
+    pub skipped: Vec<Skipped>,
+    /// Why jobs are held, retried or dead: one entry per store and reason.
+    pub trouble: Vec<Trouble>,
+    /// Dead letters that exist at the end.
+    pub dead: u64,
+}
+
+/// What a drain did to one store.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct StoreReport {
+    /// Pages put.
+    pub applied: u64,
+    /// Pages removed.
+    pub removed: u64,
+    /// Texts embedded by a provider (vectors only).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedded: Option<u64>,
+    /// Texts whose embedding was at hand (vectors only).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cached: Option<u64>,
+}
+
+/// Something that kept a page from being in sync.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Trouble {
+    /// The store, where it was one.
+    pub store: Option<&'static str>,
+    /// `down`, `busy`, `waiting`, `refused`, `transient` or `rejected`.
+    pub kind: &'static str,
+    /// A page it concerns, where it concerns one.
+    pub path: Option<String>,
+    /// The error and its causes.
+    pub reason: String,
+    /// What to do.
+    pub hint: Option<String>,
+    /// How many pages have it.
+    pub pages: u64,
+}
+
+/// Returns the kind's name as it stands in reports.
+#[must_use]
+pub fn kind_name(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::Down => "down",
+        FailureKind::Busy => "busy",
+        FailureKind::Waiting => "waiting",
+        FailureKind::Refused => "refused",
+        FailureKind::Transient => "transient",
+        FailureKind::Rejected => "rejected",
+    }
+}
+
+/// What verify found.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct VerifyReport {
+    /// Every store holds exactly the pages, nothing waits and no dead letter rests.
+    pub in_sync: bool,
+    /// Pages in the folder.
+    pub pages: u64,
+    /// Pages that a job still waits for; what they owe is not drift.
+    pub waiting: u64,
+    /// Differences, by path and store.
+    pub drift: Vec<Drift>,
+    /// Things that look like pages and are none, and pages that cannot be read.
+    pub skipped: Vec<Skipped>,
+    /// Dead letters.
+    pub dead: u64,
+    /// Stores that could not be read, with the reason: nothing is known of them, so nothing is in sync.
+    pub unread: Vec<Trouble>,
+}
+
+/// One difference between a store and the pages.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Drift {
+    /// The page.
+    pub path: String,
+    /// The store, by name.
+    pub store: &'static str,
+    /// What is wrong.
+    pub kind: DriftKind,
+}
+
+/// What is wrong with a page in a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DriftKind {
+    /// The page is there, the store has nothing of it.
+    Missing,
+    /// The store holds something else than the page.
+    Stale,
+    /// The store holds what is no page.
+    Orphan,
+}
+
+/// Returns a trouble's entry for a report.
+#[must_use]
+pub fn trouble(
+    store: Option<StoreName>,
+    path: Option<String>,
+    failure: &crate::model::Failure,
+) -> Trouble {
+    Trouble {
+        store: store.map(StoreName::as_str),
+        kind: kind_name(failure.kind),
+        path,
+        reason: failure.reason.clone(),
+        hint: failure.hint.clone(),
+        pages: 1,
+    }
+}
