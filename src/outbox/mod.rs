@@ -46,6 +46,8 @@ pub struct Junk {
 pub enum Settle {
     /// Every store holds the page; earlier dead letters of the page are superseded and go.
     Ack,
+    /// Ended although not every store holds the page: its dead letter rests, and goes on resting.
+    Swallow,
     /// Back to waiting, not before `at`, with this number of failed attempts. `sha` is the content tried.
     RetryAt {
         /// When it may be claimed again.
