@@ -1,1 +1,7 @@
 //! Test doubles, fixtures and contract suites, behind the feature `testing`.
+
+#[cfg(feature = "testing")]
+mod kill;
+
+#[cfg(feature = "testing")]
+pub use kill::arm_kill_from_env;
