@@ -11,7 +11,7 @@ use crate::model::{
 };
 use crate::outbox::{Claimed, Death, Settle};
 use crate::state::{Entry, FileSeen};
-use crate::stores::Outcome;
+use crate::stores::{Outcome, Store};
 use crate::wiki::Reading;
 
 /// Bytes of pages read at a time; what is claimed beyond that waits for the next group.
@@ -69,14 +69,15 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
         }
     }
 
-    /// Visits a job that was found in dead hands, alone and under a durable mark; after three deaths under that
-    /// mark with this content it is poison.
-    pub(super) fn suspect(mut self, claim: Claimed) -> Result<(), Failure> {
+    /// Tries a job that was found in dead hands alone: its page is brought to the stores that derive something of it
+    /// under a durable mark, which is off again before anything is committed or settled. Returns the job for its
+    /// group, or `None` when it was poison: three workers died under its mark with this content.
+    pub(super) fn suspect(mut self, claim: Claimed) -> Result<Option<Claimed>, Failure> {
         let path = claim.job.path.clone();
-        let version = match self.parts.wiki.stat(&path) {
-            Ok(Some(stat)) => stat.version(),
-            Ok(None) | Err(_) => String::new(),
+        let Ok(Some(stat)) = self.parts.wiki.stat(&path) else {
+            return Ok(Some(claim));
         };
+        let version = stat.version();
         if self.parts.receipts.deaths(&path, &version)? >= POISON {
             let content = match self.parts.wiki.read(&path) {
                 Reading::Page { sha, .. } => sha.to_string(),
@@ -86,27 +87,30 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
                 FailureKind::Rejected,
                 format!("page {:?} killed its worker {POISON} times", path.as_str()),
             );
-            let death = self.death(None, &claim, content, &poison);
-            self.run.note(None, Some(&path), &poison);
-            self.run.report.dlq += 1;
-            self.parts
-                .outbox
-                .settle(&[(claim, Settle::Dead(death))], self.now)?;
-            return self.parts.receipts.unmark_working(&path);
+            let end = self.fail(&claim, None, content, &poison);
+            let settle = self.count(&claim, end);
+            self.parts.outbox.settle(&[(claim, settle)], self.now)?;
+            self.parts.receipts.unmark_working(&path)?;
+            return Ok(None);
         }
         self.parts.receipts.mark_working(&path, &version)?;
         fail::fail_point!("drain.suspect");
-        let rest = self.group_of(vec![claim])?;
-        debug_assert!(rest.is_empty(), "one page always fits a group");
-        self.parts.receipts.unmark_working(&path)
+        let work = self.look(&claim)?;
+        let outcomes = self.parts.stores.iter().map(|_| None).collect();
+        let mut alone = [Errand {
+            claim,
+            work,
+            outcomes,
+        }];
+        // What fails here fails again in the group, and is counted there.
+        self.apply(&mut alone, |store| !store.is_witnessed())?;
+        self.parts.receipts.unmark_working(&path)?;
+        let [errand] = alone;
+        Ok(Some(errand.claim))
     }
 
     /// Visits as many of the jobs as fit one group and returns the others.
     pub(super) fn group(mut self, claims: Vec<Claimed>) -> Result<Vec<Claimed>, Failure> {
-        self.group_of(claims)
-    }
-
-    fn group_of(&mut self, claims: Vec<Claimed>) -> Result<Vec<Claimed>, Failure> {
         self.note_labels(&claims)?;
         let mut errands = Vec::with_capacity(claims.len());
         let mut bytes = 0;
@@ -125,7 +129,7 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
                 outcomes,
             });
         }
-        self.apply(&mut errands)?;
+        self.apply(&mut errands, |_| true)?;
         self.settle(errands)?;
         Ok(claims.collect())
     }
@@ -255,7 +259,11 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
 
     /// Applies the group store by store: voids the receipts of what a store still owes, applies it, and writes the
     /// receipts of what holds.
-    fn apply(&mut self, errands: &mut [Errand]) -> Result<(), Failure> {
+    fn apply(
+        &mut self,
+        errands: &mut [Errand],
+        to: impl Fn(&dyn Store) -> bool,
+    ) -> Result<(), Failure> {
         struct Share {
             at: usize,
             name: StoreName,
@@ -264,7 +272,8 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
             epoch: i64,
         }
         let mut shares = Vec::new();
-        for (at, store) in self.parts.stores.iter().enumerate() {
+        let stores = self.parts.stores.iter().enumerate();
+        for (at, store) in stores.filter(|(_, store)| to(store.as_ref())) {
             let (name, fingerprint) = (store.name(), store.fingerprint());
             let mut share = Share {
                 at,

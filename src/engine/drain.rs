@@ -12,7 +12,7 @@ use super::report::{DrainReport, StoreReport, trouble};
 use super::scan::{Findings, Scan, combined_fingerprint};
 use super::{Parts, Progress};
 use crate::model::{Failure, Job, PagePath, StoreName, Timestamp};
-use crate::outbox::{Claimed, DeadLetter, Enqueued};
+use crate::outbox::{DeadLetter, Enqueued};
 use crate::state::CheckoutLock;
 
 /// How to drain.
@@ -51,6 +51,8 @@ const BATCH: usize = 1_000;
 /// How long a claimed job stays hidden from others. Longer than the slowest batch, else two workers visit the
 /// same page: wasteful, harmless. The checkout's lock is the true fence.
 const LEASE: Duration = Duration::from_secs(300);
+/// Workers that died with a job in their hands before it is suspected of having killed them.
+const SUSPECT: u32 = 2;
 /// How often to look for new jobs while waiting for some.
 const POLL: Duration = Duration::from_millis(100);
 /// Jobs handed to the outbox at a time while scanning.
@@ -261,13 +263,15 @@ impl<'a> Run<'a> {
             return Ok(false);
         }
         self.claimed += claims.len() as u64;
-        // A job found in dead hands is suspected of having killed them: it is looked at alone.
-        let (suspects, innocent): (Vec<Claimed>, Vec<Claimed>) =
-            claims.into_iter().partition(|claim| claim.recoveries > 0);
-        for suspect in suspects {
-            Visit::new(self, parts).suspect(suspect)?;
+        let mut rest = Vec::with_capacity(claims.len());
+        for claim in claims {
+            // Once may be chance, and all that were in those hands; twice makes it worth a look at each alone.
+            if claim.recoveries < SUSPECT {
+                rest.push(claim);
+            } else {
+                rest.extend(Visit::new(self, parts).suspect(claim)?);
+            }
         }
-        let mut rest = innocent;
         while !rest.is_empty() {
             rest = Visit::new(self, parts).group(rest)?;
             let counts = parts.outbox.counts(now)?;

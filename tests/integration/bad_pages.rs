@@ -20,7 +20,11 @@ fn what_is_no_good_page_is_told_and_stops_nobody() {
     wiki.write("wiki-output/folder.md/inside.md", "# Inside\n");
 
     let drained = wiki.json(3, &["drain"]);
-    assert_eq!((&drained["processed"], &drained["dlq"]), (&4.into(), &3.into()), "{drained}");
+    assert_eq!(
+        (&drained["processed"], &drained["dlq"]),
+        (&4.into(), &3.into()),
+        "{drained}"
+    );
     let dead = wiki.json(0, &["dlq", "list"]);
     let of = |path: &str| {
         dead.as_array()
@@ -41,22 +45,39 @@ fn what_is_no_good_page_is_told_and_stops_nobody() {
         for path in ["out.md", "dangling.md", "folder.md"] {
             let path = format!("wiki-output/{path}");
             assert!(
-                told["skipped"].as_array().unwrap().iter().any(|one| one["path"] == path.as_str()),
+                told["skipped"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .any(|one| one["path"] == path.as_str()),
                 "{command} tells {path}: {told}"
             );
         }
     }
     let verify = wiki.json(3, &["verify"]);
-    assert_eq!((&verify["dead"], verify["drift"].as_array().unwrap().len()), (&3.into(), 0), "{verify}");
+    assert_eq!(
+        (&verify["dead"], verify["drift"].as_array().unwrap().len()),
+        (&3.into(), 0),
+        "{verify}"
+    );
     let head = wiki.head_pages();
     assert_eq!(
         head,
-        ["wiki-output/a.md", "wiki-output/b.md", "wiki-output/folder.md/inside.md", "wiki-output/sub/c.md"]
+        [
+            "wiki-output/a.md",
+            "wiki-output/b.md",
+            "wiki-output/folder.md/inside.md",
+            "wiki-output/sub/c.md"
+        ]
     );
 
     // They rest: no further attempt, no further commit.
     let again = wiki.json(3, &["drain"]);
-    assert_eq!((&again["dlq"], &again["processed"], &again["enqueued"]), (&0.into(), &0.into(), &0.into()), "{again}");
+    assert_eq!(
+        (&again["dlq"], &again["processed"], &again["enqueued"]),
+        (&0.into(), &0.into(), &0.into()),
+        "{again}"
+    );
 }
 
 #[test]
@@ -90,9 +111,17 @@ fn dead_letters_are_shown_retried_and_dropped() {
     wiki.json(3, &["drain"]);
     let id = wiki.json(0, &["dlq", "list"])[0]["id"].to_string();
     let shown = wiki.ws(&["dlq", "show", &id]).code(0);
-    assert!(shown.out.contains("not UTF-8") && shown.out.contains("wiki-output/bad.md"), "{}", shown.out);
+    assert!(
+        shown.out.contains("not UTF-8") && shown.out.contains("wiki-output/bad.md"),
+        "{}",
+        shown.out
+    );
     wiki.ws(&["dlq", "retry", &id]).code(0);
-    assert_eq!(wiki.json(3, &["drain"])["dlq"], 1, "tried again, and dead again");
+    assert_eq!(
+        wiki.json(3, &["drain"])["dlq"],
+        1,
+        "tried again, and dead again"
+    );
     wiki.ws(&["dlq", "drop", "--all"]).code(0);
     assert_eq!(wiki.json(0, &["dlq", "list"]), serde_json::json!([]));
 }
@@ -105,7 +134,11 @@ fn a_wiki_behind_a_link_is_refused() {
     symlink("real", wiki.root().join("wiki-output")).unwrap();
     wiki.write("real/a.md", "# A\n");
     let ran = wiki.ws(&["drain"]).code(4);
-    assert!(ran.err.contains("symbolic link") && ran.err.contains("hint:"), "{}", ran.err);
+    assert!(
+        ran.err.contains("symbolic link") && ran.err.contains("hint:"),
+        "{}",
+        ran.err
+    );
 }
 
 #[test]
@@ -122,5 +155,8 @@ fn odd_names_are_pages_like_any_other() {
     assert_eq!(wiki.drain()["processed"], 7);
     wiki.assert_in_sync();
     let backlinks = wiki.json(0, &["graph", "backlinks", "홍길동"]);
-    assert_eq!(backlinks[0]["path"], "wiki-output/공지사항.md", "{backlinks}");
+    assert_eq!(
+        backlinks[0]["path"], "wiki-output/공지사항.md",
+        "{backlinks}"
+    );
 }

@@ -17,9 +17,21 @@ fn a_few_hundred_pages_go_through_in_few_commits_and_the_next_drain_is_a_no_op()
         );
     }
     let first = wiki.drain();
-    assert_eq!((&first["processed"], &first["dlq"]), (&300.into(), &0.into()), "{first}");
-    assert_eq!(wiki.git(&["rev-list", "--count", "HEAD"]), "2\n", "one commit of all pages");
+    assert_eq!(
+        (&first["processed"], &first["dlq"]),
+        (&300.into(), &0.into()),
+        "{first}"
+    );
+    assert_eq!(
+        wiki.git(&["rev-list", "--count", "HEAD"]),
+        "2\n",
+        "one commit of all pages"
+    );
     wiki.assert_in_sync();
     let again = wiki.drain();
-    assert_eq!((&again["enqueued"], &again["processed"]), (&0.into(), &0.into()), "{again}");
+    assert_eq!(
+        (&again["enqueued"], &again["processed"]),
+        (&0.into(), &0.into()),
+        "{again}"
+    );
 }

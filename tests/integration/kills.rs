@@ -52,7 +52,11 @@ fn killed_between_any_two_steps_one_drain_heals() {
         wiki.assert_in_sync();
         assert_eq!(
             wiki.head_pages(),
-            ["wiki-output/a.md", "wiki-output/new.md", "wiki-output/sub/c.md"],
+            [
+                "wiki-output/a.md",
+                "wiki-output/new.md",
+                "wiki-output/sub/c.md"
+            ],
             "{point}"
         );
     }
@@ -70,7 +74,11 @@ fn killed_at_any_step_and_the_page_back_at_its_first_text_everything_holds_that(
         wiki.drain();
         wiki.assert_in_sync();
         let hits = wiki.json(0, &["search", "zebra"]);
-        assert_eq!(hits, serde_json::json!([]), "{point}: nothing of the second text is left");
+        assert_eq!(
+            hits,
+            serde_json::json!([]),
+            "{point}: nothing of the second text is left"
+        );
     }
 }
 

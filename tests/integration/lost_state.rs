@@ -12,7 +12,12 @@ fn lost_vectors_are_named_by_verify_and_rebuilt_by_a_drain() {
     let verify = wiki.json(3, &["verify"]);
     let drift = verify["drift"].as_array().unwrap();
     assert_eq!(drift.len(), 3, "{verify}");
-    assert!(drift.iter().all(|one| one["store"] == "vectors" && one["kind"] == "missing"), "{verify}");
+    assert!(
+        drift
+            .iter()
+            .all(|one| one["store"] == "vectors" && one["kind"] == "missing"),
+        "{verify}"
+    );
     assert_eq!(wiki.drain()["stores"]["vectors"]["applied"], 3);
     wiki.assert_in_sync();
 }
@@ -27,7 +32,10 @@ fn lost_database_leaves_no_orphan_of_pages_deleted_meanwhile() {
     wiki.remove("wiki-output/b.md");
     wiki.drain();
     wiki.assert_in_sync();
-    assert_eq!(wiki.head_pages(), ["wiki-output/a.md", "wiki-output/sub/c.md"]);
+    assert_eq!(
+        wiki.head_pages(),
+        ["wiki-output/a.md", "wiki-output/sub/c.md"]
+    );
 }
 
 #[test]
@@ -38,7 +46,11 @@ fn lost_state_is_rebuilt_whole() {
     fs::remove_dir_all(wiki.root().join(".wiki-sync")).unwrap();
     let drained = wiki.drain();
     assert_eq!(drained["processed"], 3);
-    assert_eq!(wiki.git(&["rev-parse", "HEAD"]), head, "HEAD held the pages already");
+    assert_eq!(
+        wiki.git(&["rev-parse", "HEAD"]),
+        head,
+        "HEAD held the pages already"
+    );
     wiki.assert_in_sync();
 }
 
@@ -70,7 +82,11 @@ fn an_older_copy_of_the_vectors_is_noticed() {
     let vectors = wiki.root().join(".wiki-sync/vectors");
     let copy = wiki.root().join("copy-of-vectors");
     let cp = |from: &std::path::Path, to: &std::path::Path| {
-        let status = std::process::Command::new("cp").arg("-a").args([from, to]).status().unwrap();
+        let status = std::process::Command::new("cp")
+            .arg("-a")
+            .args([from, to])
+            .status()
+            .unwrap();
         assert!(status.success());
     };
     cp(&vectors, &copy);
@@ -81,6 +97,9 @@ fn an_older_copy_of_the_vectors_is_noticed() {
     cp(&copy, &vectors);
     fs::remove_dir_all(&copy).unwrap();
     let drained = wiki.drain();
-    assert!(drained["stores"]["vectors"]["applied"].as_u64() >= Some(2), "{drained}");
+    assert!(
+        drained["stores"]["vectors"]["applied"].as_u64() >= Some(2),
+        "{drained}"
+    );
     wiki.assert_in_sync();
 }

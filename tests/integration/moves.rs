@@ -7,7 +7,10 @@ use crate::wiki::Wiki;
 fn many(count: usize) -> Wiki {
     let wiki = Wiki::with(&[]);
     for n in 0..count {
-        wiki.write(&format!("wiki-output/p{n:03}.md"), format!("# Page {n}\n\ntext {n}\n"));
+        wiki.write(
+            &format!("wiki-output/p{n:03}.md"),
+            format!("# Page {n}\n\ntext {n}\n"),
+        );
     }
     wiki
 }
@@ -21,8 +24,26 @@ fn a_page_moved_with_git_mv_stands_once_at_its_new_place() {
     wiki.drain();
     wiki.assert_in_sync();
     assert_eq!(wiki.json(0, &["verify"])["pages"], 3);
-    assert_eq!(wiki.head_pages(), ["wiki-output/a.md", "wiki-output/b.md", "wiki-output/moved/c.md"]);
-    assert_eq!(wiki.git(&["log", "--follow", "--format=%h", "--", "wiki-output/moved/c.md"]).lines().count(), 2);
+    assert_eq!(
+        wiki.head_pages(),
+        [
+            "wiki-output/a.md",
+            "wiki-output/b.md",
+            "wiki-output/moved/c.md"
+        ]
+    );
+    assert_eq!(
+        wiki.git(&[
+            "log",
+            "--follow",
+            "--format=%h",
+            "--",
+            "wiki-output/moved/c.md"
+        ])
+        .lines()
+        .count(),
+        2
+    );
 }
 
 #[test]
@@ -32,8 +53,18 @@ fn a_rename_that_differs_only_by_case_leaves_one_page() {
     wiki.git(&["mv", "wiki-output/b.md", "wiki-output/B.md"]);
     wiki.drain();
     wiki.assert_in_sync();
-    assert_eq!(wiki.head_pages(), ["wiki-output/B.md", "wiki-output/a.md", "wiki-output/sub/c.md"]);
-    assert_eq!(wiki.json(0, &["graph", "backlinks", "wiki-output/B.md"])[0]["path"], "wiki-output/a.md");
+    assert_eq!(
+        wiki.head_pages(),
+        [
+            "wiki-output/B.md",
+            "wiki-output/a.md",
+            "wiki-output/sub/c.md"
+        ]
+    );
+    assert_eq!(
+        wiki.json(0, &["graph", "backlinks", "wiki-output/B.md"])[0]["path"],
+        "wiki-output/a.md"
+    );
 }
 
 #[test]
@@ -72,7 +103,11 @@ fn a_folder_of_many_pages_may_move() {
     fs::create_dir(wiki.root().join("wiki-output/new")).unwrap();
     for n in 0..50 {
         let name = format!("p{n:03}.md");
-        fs::rename(wiki.root().join("wiki-output").join(&name), wiki.root().join("wiki-output/new").join(&name)).unwrap();
+        fs::rename(
+            wiki.root().join("wiki-output").join(&name),
+            wiki.root().join("wiki-output/new").join(&name),
+        )
+        .unwrap();
     }
     wiki.drain();
     wiki.assert_in_sync();
@@ -87,5 +122,8 @@ fn pages_that_head_dropped_too_are_gone_on_purpose() {
     wiki.git(&["commit", "-qm", "all gone"]);
     wiki.drain();
     let verify = wiki.json(0, &["verify"]);
-    assert_eq!((&verify["in_sync"], &verify["pages"]), (&true.into(), &0.into()));
+    assert_eq!(
+        (&verify["in_sync"], &verify["pages"]),
+        (&true.into(), &0.into())
+    );
 }

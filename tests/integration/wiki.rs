@@ -31,7 +31,13 @@ impl Ran {
     /// Checks the exit code and returns the output.
     #[track_caller]
     pub(crate) fn code(self, code: i32) -> Self {
-        assert_eq!(self.code, Some(code), "out: {}\nerr: {}", self.out, self.err);
+        assert_eq!(
+            self.code,
+            Some(code),
+            "out: {}\nerr: {}",
+            self.out,
+            self.err
+        );
         self
     }
 }
@@ -45,7 +51,10 @@ pub(crate) struct Wiki {
 impl Wiki {
     /// An empty folder, no repository.
     pub(crate) fn bare_folder() -> Self {
-        let dir = tempfile::Builder::new().prefix("wiki-sync-test-").tempdir().unwrap();
+        let dir = tempfile::Builder::new()
+            .prefix("wiki-sync-test-")
+            .tempdir()
+            .unwrap();
         fs::create_dir_all(dir.path().join("repo")).unwrap();
         fs::create_dir(dir.path().join("home")).unwrap();
         Self {
@@ -76,9 +85,15 @@ impl Wiki {
     /// Three pages that link to each other, one of them Korean.
     pub(crate) fn small() -> Self {
         Self::with(&[
-            ("wiki-output/a.md", "---\ntitle: Alpha\ntags: [x]\n---\n# Alpha\n\nSee [[b]] and [[sub/c|C]].\n\n## Queue\n\nRedis list as outbox.\n"),
+            (
+                "wiki-output/a.md",
+                "---\ntitle: Alpha\ntags: [x]\n---\n# Alpha\n\nSee [[b]] and [[sub/c|C]].\n\n## Queue\n\nRedis list as outbox.\n",
+            ),
             ("wiki-output/b.md", "# Beta\n\nBack to [Alpha](a.md).\n"),
-            ("wiki-output/sub/c.md", "# 감마\n\n아웃박스 패턴은 여러 저장소를 결국 일관되게 맞춘다. [[없는 페이지]]\n"),
+            (
+                "wiki-output/sub/c.md",
+                "# 감마\n\n아웃박스 패턴은 여러 저장소를 결국 일관되게 맞춘다. [[없는 페이지]]\n",
+            ),
         ])
     }
 
@@ -166,11 +181,21 @@ impl Wiki {
         let verify = self.ws(&["verify", "--json"]);
         assert_eq!(verify.code, Some(0), "{} {}", verify.out, verify.err);
         assert_eq!(verify.json()["in_sync"], true);
-        assert_eq!(self.git(&["status", "--porcelain"]), "", "work tree is clean");
+        assert_eq!(
+            self.git(&["status", "--porcelain"]),
+            "",
+            "work tree is clean"
+        );
         let fsck = self.try_git(&["fsck", "--strict", "--no-dangling"]);
         assert_eq!((fsck.code, fsck.err.as_str()), (Some(0), ""), "fsck");
-        assert!(!self.root().join(".git/index.lock").exists(), "no lock is left");
-        assert!(!self.root().join(".git/wiki-sync-journal").exists(), "no journal is left");
+        assert!(
+            !self.root().join(".git/index.lock").exists(),
+            "no lock is left"
+        );
+        assert!(
+            !self.root().join(".git/wiki-sync-journal").exists(),
+            "no journal is left"
+        );
     }
 
     /// The pages HEAD holds.
