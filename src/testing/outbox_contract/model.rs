@@ -1,0 +1,1 @@
+//! A small second outbox in memory, to play random steps against.
