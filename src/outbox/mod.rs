@@ -20,7 +20,7 @@ use crate::model::{Failure, Job, PagePath, StoreName, Timestamp};
 /// So a time that lies further ahead can only be there because the clock was set back, and counts as
 /// come: no job waits for ever. Far above the waits of [`crate::model::RetryPolicy`] (27 s) and any lease
 /// that makes sense, far below the time after which somebody would ask.
-pub const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
+pub const LONGEST_WAIT: Duration = Duration::from_hours(1);
 
 /// The most bytes of a reason that are kept.
 const LONGEST_REASON: usize = 4096;
