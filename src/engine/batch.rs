@@ -199,7 +199,7 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
                             "bring them back with `git checkout -- wiki-output`, or say that it is meant with `wiki-sync drain --allow-mass-delete`",
                         );
                         Ok(Work::Over(End {
-                            settle: hold(StoreName::Git, &why),
+                            settle: hold(StoreName::Git, version, &why),
                             why: Some(why),
                         }))
                     }
@@ -505,7 +505,7 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
     ) -> End {
         let failed = claim.job.retry;
         let settle = match self.parts.policy.verdict(failure.kind, failed, dice()) {
-            Verdict::Hold => hold(store.unwrap_or(StoreName::Git), failure),
+            Verdict::Hold => hold(store.unwrap_or(StoreName::Git), version, failure),
             Verdict::Dead => Settle::Dead(self.death(store, claim, version, failure)),
             Verdict::RetryAfter(wait) => Settle::RetryAt {
                 at: self.now.plus(wait),
@@ -526,7 +526,7 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
         *rounds += 1;
         if *rounds > MOST_ROUNDS {
             return End {
-                settle: hold(StoreName::Git, &why),
+                settle: hold(StoreName::Git, version, &why),
                 why: Some(why),
             };
         }
@@ -562,10 +562,11 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
     }
 }
 
-fn hold(store: StoreName, why: &Failure) -> Settle {
+fn hold(store: StoreName, version: String, why: &Failure) -> Settle {
     Settle::Hold {
         store,
         until: None,
+        version,
         reason: why.reason.clone(),
     }
 }

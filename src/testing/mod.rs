@@ -2,6 +2,7 @@
 
 #[cfg(feature = "testing")]
 mod kill;
+pub mod outbox_contract;
 
 #[cfg(feature = "testing")]
 pub use kill::arm_kill_from_env;
