@@ -1,1 +1,3 @@
 //! The read side.
+
+pub mod graph;
