@@ -205,7 +205,7 @@ fn plan_text(source: &Source<'_>, kind: LinkKind, target: &str) -> Plan {
         wants = here.or(site);
     } else {
         if let Some(here) = below(&source.folder, &parts) {
-            let how = if parts.len() == 1 {
+            let how = if parts.len() == 1 && !as_folder {
                 How::Folder
             } else {
                 How::Exact

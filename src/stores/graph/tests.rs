@@ -228,7 +228,7 @@ fn links_lead_where_obsidians_users_expect() {
         // folders
         (&["d/index.md"], "a.md", "[t](d/)", "d/index.md (exact)"),
         (&["d/_index.md"], "a.md", "[t](d/)", "d/_index.md (exact)"),
-        (&["d/README.md"], "a.md", "[t](d)", "d/README.md (exact)"),
+        (&["d/README.md"], "a.md", "[t](d)", "d/README.md (folder)"),
         (&["d/readme.md"], "a.md", "[t](d/)", "d/readme.md (folded)"),
         (
             &["d/index.md", "d/_index.md"],
