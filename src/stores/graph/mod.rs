@@ -27,7 +27,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
 pub(crate) use self::find::{find_pages, placeholder_key};
-use self::names::{Root, path_keys};
+use self::names::{Root, place_keys};
 use self::plan::plan;
 use self::resolve::{Resolution, Resolver};
 use self::rows::Derived;
@@ -253,9 +253,8 @@ fn write_page(
     let new = names(&mut select)?;
     for (of_path, _, key, _, _) in old.symmetric_difference(&new) {
         if *of_path {
-            keys.extend(path_keys(root, path));
+            keys.extend(place_keys(root, path));
         }
-        // Also for a path's name: damage may have put any name there.
         keys.insert(key.clone());
     }
     Ok(true)

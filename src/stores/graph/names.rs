@@ -136,21 +136,26 @@ fn suffixes(path: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns the keys under which links may wait for a page at this path: see [`super::plan::Plan::keys`].
-pub(super) fn path_keys(root: &Root, path: &str) -> Vec<String> {
+/// Returns the keys, beside those of its names, under which links may wait for a page at this path: see
+/// [`super::plan::Plan::keys`].
+pub(super) fn place_keys(root: &Root, path: &str) -> Vec<String> {
     let (whole, _) = split_extension(root.relative(path));
     let mut parts = whole.rsplit('/');
     let last = parts.next().unwrap_or(whole);
     let parent = parts.next();
-    let mut keys = vec![fold_key(last)];
-    keys.push(match parent {
-        Some(parent) => fold_key(&format!("{parent}/{last}")),
-        None => format!("/{}", fold_key(last)),
-    });
+    let mut keys = Vec::new();
+    if parent.is_none() {
+        keys.push(root_key(last));
+    }
     if is_index(last) {
         keys.push(folder_key(parent.unwrap_or("")));
     }
     keys
+}
+
+/// Returns the key under which links wait for the page of this name at the wiki's root.
+pub(super) fn root_key(name: &str) -> String {
+    format!("/{}", fold_key(name))
 }
 
 /// Returns the key under which links wait for the page that stands for a folder of this name; the root's

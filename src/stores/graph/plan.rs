@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::names::{INDEX_NAMES, Root, folder_key, is_index, split_extension};
+use super::names::{INDEX_NAMES, Root, folder_key, is_index, root_key, split_extension};
 use crate::model::markdown::{LinkKind, fold_key};
 
 /// How a link's page was found.
@@ -418,8 +418,11 @@ impl Plan {
             if (*at_root || wider != *name) && paths.contains(&(false, wider)) {
                 continue;
             }
-            let key = fold_key(name);
-            keys.insert(if *at_root { format!("/{key}") } else { key });
+            keys.insert(if *at_root {
+                root_key(name)
+            } else {
+                fold_key(name)
+            });
         }
         if let Some(text) = &self.text {
             keys.insert(fold_key(text));

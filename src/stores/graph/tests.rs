@@ -559,7 +559,10 @@ fn any_link() -> impl Strategy<Value = String> {
 
 fn any_text() -> impl Strategy<Value = String> {
     let title = prop::option::of(any_stem());
-    let aliases = prop::collection::vec(any_stem(), 0..3);
+    let alias = prop::sample::select(vec![
+        "x", "X", "y", "n.js", "x.md", "d/e/x", "D/x", "\u{e9}",
+    ]);
+    let aliases = prop::collection::vec(alias, 0..3);
     let links = prop::collection::vec(any_link(), 0..5);
     (title, aliases, links).prop_map(|(title, aliases, links)| {
         let title = title.map_or(String::new(), |title| format!("title: \"{title}\"\n"));
