@@ -27,7 +27,8 @@ pub(super) const INDEXED: [&str; 3] = ["path", "repo", "wiki"];
 pub(super) struct Point {
     pub(super) id: Uuid,
     pub(super) payload: Map<String, Value>,
-    /// `None` when it has no tokens, as the meta point.
+    /// `None` for the meta point. A section without tokens has an empty one all the same: an engine may
+    /// leave the old vector where an upsert names none. Read back, an empty one may be `None`.
     pub(super) bm25: Option<Sparse>,
 }
 
@@ -116,11 +117,10 @@ pub(super) fn points_of(page: &Page, owner: &Owner<'_>) -> Vec<Point> {
             "text": text,
             "tags": document.tags,
         });
-        let vector = bm25::document(&document.title, &passage);
         Point {
             id: point_id(&point_key, section, owner.wiki, page.path.as_str()),
             payload: object(payload),
-            bm25: (!vector.is_empty()).then_some(vector),
+            bm25: Some(bm25::document(&document.title, &passage)),
         }
     };
     if document.sections.is_empty() {

@@ -547,16 +547,75 @@ fn the_wal_does_not_grow_from_opening_to_opening() {
     assert_eq!(count(&mut store(&root), "w/7.md"), 10);
 }
 
-const KILL_DIR: &str = "WIKI_SYNC_TEST_KILL_DIR";
+/// A store whose points all lie in a segment that an optimisation made read-only.
+fn optimised(root: &TempDir, pages: impl Fn() -> Vec<Page>) -> VectorStore {
+    let mut edge = super::edge::Edge::new(&state(root), Duration::from_secs(20));
+    let mut first = store(root);
+    put(&mut first, 1, pages());
+    drop(first);
+    assert!(edge.ready(false).expect("ready"));
+    assert!(
+        edge.optimize().expect("optimised"),
+        "enough points to be worth it"
+    );
+    VectorStore::over(Box::new(edge), settings("wiki-1"))
+}
 
-/// The pages of one round: what a killed writer was at work with.
-fn round(number: u64) -> Vec<Page> {
-    (0..40)
-        .map(|n| {
-            let count = usize::try_from((number + n) % 7 + 1).expect("small");
+/// So many distinct words: a large vector.
+fn filler(words: u32) -> String {
+    (0..words).fold(String::new(), |text, n| text + &format!("w{n} "))
+}
+
+#[test]
+fn what_is_true_of_new_points_is_true_of_optimised_ones() {
+    let root = TempDir::new().expect("a folder");
+    let filler = filler(150);
+    let many = || -> Vec<Page> {
+        let one = |n| {
             page(
                 &format!("w/{n}.md"),
-                &sections(count, &format!("round{number}")),
+                &sections(10, &format!("{filler} page{n}")),
+            )
+        };
+        (0..150).map(one).chain([page("w/!.md", "word")]).collect()
+    };
+    let mut store = optimised(&root, many);
+    assert_holds(&mut store, &many());
+    assert_eq!(put(&mut store, 2, vec![many().remove(3)]), [false]);
+    assert_eq!(
+        store.search("page7", 3).expect("searched")[0].path,
+        "w/7.md"
+    );
+    let mut now = many();
+    now[0] = page("w/0.md", &sections(4, "fewer"));
+    // Without tokens: the old vector must go with the old text.
+    now[150] = page("w/!.md", "?");
+    now.remove(1);
+    let changes = [
+        Change::Put(Arc::new(page("w/0.md", &sections(4, "fewer")))),
+        Change::Put(Arc::new(page("w/!.md", "?"))),
+        Change::Remove(path("w/1.md")),
+    ];
+    assert_eq!(apply(&mut store, 3, &changes), [true; 3]);
+    assert_holds(&mut store, &now);
+    assert!(store.search("word", 3).expect("searched").is_empty());
+    drop(store);
+    let mut again = self::store(&root);
+    assert_holds(&mut again, &now);
+    assert_eq!(again.search("fewer", 3).expect("searched").len(), 1);
+}
+
+const KILL_DIR: &str = "WIKI_SYNC_TEST_KILL_DIR";
+
+/// The pages of one round: what a killed writer was at work with. Large enough to be optimised.
+fn round(number: i64) -> Vec<Page> {
+    let filler = filler(150);
+    (0..200)
+        .map(|n| {
+            let count = usize::try_from((number + n) % 9 + 1).expect("small");
+            page(
+                &format!("w/{n}.md"),
+                &sections(count, &format!("round{number} {filler}")),
             )
         })
         .collect()
@@ -568,21 +627,19 @@ fn child_that_writes_until_it_is_killed() {
     let Some(dir) = std::env::var_os(KILL_DIR) else {
         return;
     };
-    let mut store =
-        VectorStore::open(settings("wiki-1"), &StateDir::of(Path::new(&dir))).expect("a store");
-    let first = u64::try_from(store.identity().expect("identity").epoch).expect("positive") + 1;
+    let state = StateDir::of(Path::new(&dir));
+    let mut store = VectorStore::open(settings("wiki-1"), &state).expect("a store");
+    let first = store.identity().expect("identity").epoch + 1;
     fs::write(Path::new(&dir).join("started"), "").expect("said so");
-    for number in first.. {
-        let epoch = i64::try_from(number).expect("small");
-        put(&mut store, epoch, round(number));
-        if number % 3 == 0 {
-            // Opens the shard anew, which is a moment like any other to be killed in.
-            store.engine = open_engine(
-                EDGE_URL,
-                &StateDir::of(Path::new(&dir)),
-                Duration::from_secs(5),
-            )
-            .expect("an engine");
+    for epoch in first.. {
+        put(&mut store, epoch, round(epoch));
+        if epoch % 2 == 0 {
+            // Moments like any other to be killed in: closing, opening, optimising.
+            drop(store);
+            let mut edge = super::edge::Edge::new(&state, Duration::from_secs(20));
+            assert!(edge.ready(false).expect("ready"));
+            edge.optimize().expect("optimised");
+            store = VectorStore::over(Box::new(edge), settings("wiki-1"));
         }
     }
 }
@@ -592,7 +649,7 @@ fn kill_at_any_moment_leaves_a_shard_that_opens_and_heals() {
     let root = TempDir::new().expect("a folder");
     let started = root.path().join("started");
     let mut reached = 0;
-    for kill in 0..10_u64 {
+    for after in [1, 7, 31, 90, 170, 260, 400, 560, 800, 1100] {
         let mut child = Command::new(std::env::current_exe().expect("this test"))
             .args(["--exact", "--ignored", "--nocapture"])
             .arg("stores::vectors::tests::child_that_writes_until_it_is_killed")
@@ -606,8 +663,8 @@ fn kill_at_any_moment_leaves_a_shard_that_opens_and_heals() {
             assert!(Instant::now() < end, "the child did not start");
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Ten moments spread over a few batches; which step each of them meets is left to chance.
-        std::thread::sleep(Duration::from_micros(700 + kill * kill * 4_321));
+        // Spread over a few batches; which step each of them meets is left to chance.
+        std::thread::sleep(Duration::from_millis(after));
         child.kill().expect("killed");
         child.wait().expect("gone");
         fs::remove_file(&started).expect("removed");
@@ -616,9 +673,9 @@ fn kill_at_any_moment_leaves_a_shard_that_opens_and_heals() {
         let epoch = store.identity().expect("the shard opens").epoch;
         assert!(epoch >= reached, "a flushed epoch is never lost");
         reached = epoch + 1;
-        let pages = || round(u64::try_from(reached).expect("positive") % 5);
+        let pages = || round(reached % 5);
         put(&mut store, reached, pages());
         assert_holds(&mut store, &pages());
-        assert!(store.search("number0", 3).expect("searched").len() == 3);
+        assert_eq!(store.search("number0", 3).expect("searched").len(), 3);
     }
 }
