@@ -70,11 +70,7 @@ pub fn drain(
 ) -> Result<DrainReport, Failure> {
     let started = Instant::now();
     let mut run = Run::new(options, parts);
-    let outcome = run.all(parts, progress);
-    for store in &mut parts.stores {
-        store.rest();
-    }
-    outcome?;
+    run.all(parts, progress)?;
     run.finish(parts, started)
 }
 

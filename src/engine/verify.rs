@@ -124,9 +124,6 @@ pub fn verify(parts: &mut Parts, progress: &mut dyn Progress) -> Result<VerifyRe
             });
         }
     }
-    for store in stores {
-        store.rest();
-    }
     report.drift.sort();
     report.skipped.sort();
     report.in_sync = report.drift.is_empty()

@@ -111,8 +111,8 @@ pub trait Store {
     /// batches.
     fn yield_turn(&mut self) {}
 
-    /// Lets go of it in any case. Called before waiting for the checkout's lock, and when the drain is done:
-    /// the lock's order is checkout first, then shard.
+    /// Lets go of it in any case. Called before waiting for the checkout's lock: the lock's order is checkout first,
+    /// then shard.
     fn rest(&mut self) {}
 
     /// Returns what the store counted since it was opened, for the report.

@@ -378,6 +378,10 @@ impl Engine for Edge {
             self.turn.gave_way();
         }
     }
+
+    fn rest(&mut self) {
+        self.open = None;
+    }
 }
 
 impl Drop for Edge {

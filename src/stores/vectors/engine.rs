@@ -60,4 +60,7 @@ pub(super) trait Engine {
 
     /// Lets go of what others wait for, when somebody does.
     fn yield_turn(&mut self) {}
+
+    /// Lets go of it in any case.
+    fn rest(&mut self) {}
 }

@@ -317,4 +317,8 @@ impl Store for VectorStore {
     fn yield_turn(&mut self) {
         self.engine.yield_turn();
     }
+
+    fn rest(&mut self) {
+        self.engine.rest();
+    }
 }
