@@ -28,6 +28,6 @@ pub mod outbox;
 pub mod query;
 pub mod state;
 pub mod stores;
-#[cfg(feature = "testing")]
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod wiki;

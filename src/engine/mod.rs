@@ -6,7 +6,9 @@
 //! | [`drain`] | claims, applies, settles, until nothing is due |
 //! | [`verify`] | reads the real stores and names every difference |
 
+mod batch;
 pub mod drain;
+mod gate;
 pub mod report;
 pub mod scan;
 pub mod verify;

@@ -1,1 +1,413 @@
-//! Scan.
+//! The scan: finds whatever nobody announced.
+//!
+//! Three sorted sequences are merged by path: the files on disk, what is remembered of them (stat, receipts),
+//! and what the witnessed stores hold (HEAD's tree). A file is hashed only on doubt; nothing is kept per page,
+//! so memory does not grow with the wiki (HEAD's list aside).
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+
+use super::report::Skipped;
+use crate::model::{ContentSha, Failure, Job, PagePath, StoreName};
+use crate::outbox::DeadLetter;
+use crate::state::{FileSeen, Known, Receipts};
+use crate::stores::Store;
+use crate::wiki::{Entry, FileStat, Reading, Wiki};
+
+/// More pages gone than this, and more than a fifth of all, looks like an accident.
+const MASS: u64 = 20;
+/// How many remembered paths are read at a time.
+const CHUNK: usize = 1_000;
+
+/// What a scan found, beside the jobs it handed on.
+#[derive(Debug, Clone, Default)]
+pub struct Findings {
+    /// Pages in the folder.
+    pub pages: u64,
+    /// Things that look like pages and are none.
+    pub skipped: Vec<Skipped>,
+    /// Whether so many pages are gone at once that it looks like an accident.
+    pub accident: Option<Accident>,
+    /// Files that were hashed and found as remembered: their new stat, to be noted.
+    pub seen_again: Vec<(PagePath, FileSeen)>,
+    /// Witnessed stores that could not be asked; their pages are not judged.
+    pub unasked: Vec<(StoreName, Failure)>,
+}
+
+/// Pages gone from disk that HEAD still holds, too many to be meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Accident {
+    /// Pages gone.
+    pub gone: u64,
+    /// Pages there were.
+    pub of: u64,
+}
+
+/// What the scan looks at.
+pub struct Scan<'a> {
+    /// The pages.
+    pub wiki: &'a Wiki,
+    /// What is remembered.
+    pub receipts: &'a Receipts,
+    /// The stores.
+    pub stores: &'a mut [Box<dyn Store>],
+    /// The dead letters, which rest.
+    pub dead: &'a [DeadLetter],
+}
+
+/// A store's part in the merge.
+struct Side {
+    at: usize,
+    name: StoreName,
+    fingerprint: String,
+    /// What the store itself says, where it is the judge; `None` where the receipt is.
+    holds: Option<VecDeque<(PagePath, String)>>,
+    /// It is the judge and could not be asked.
+    unasked: bool,
+}
+
+impl Scan<'_> {
+    /// Walks the pages and hands a job to `found` for each page that some store does not hold as it is, or holds
+    /// although it is gone. A page whose dead letter rests is left alone.
+    ///
+    /// # Errors
+    /// When the folder or the receipts cannot be read, or `found` fails.
+    pub fn run(
+        &mut self,
+        found: &mut dyn FnMut(Job) -> Result<(), Failure>,
+        looked: &mut dyn FnMut(u64),
+    ) -> Result<Findings, Failure> {
+        let mut findings = Findings::default();
+        let mut sides = self.ask_stores(&mut findings);
+        let fingerprint = combined_fingerprint(self.stores);
+        let mut letters: BTreeMap<&str, &DeadLetter> = BTreeMap::new();
+        for letter in self.dead {
+            if let Some(path) = &letter.path
+                && self.wiki.is_page(path.as_str())
+            {
+                letters.insert(path.as_str(), letter);
+            }
+        }
+        let mut known = Cursor::new(self.receipts);
+        let mut gone = 0_u64;
+        let wiki = self.wiki;
+        let mut merge =
+            |page: Option<(PagePath, FileStat)>, findings: &mut Findings| -> Result<(), Failure> {
+                // First everything that sorts before this page: it is remembered or held, and not on disk.
+                loop {
+                    let before = page.as_ref().map(|(path, _)| path.as_str());
+                    let Some(path) = next_path(&mut known, &sides, &letters, before)? else {
+                        break;
+                    };
+                    let remembered = known.take(&path)?;
+                    let head = sides.iter_mut().filter_map(|side| side.take(&path)).next();
+                    let letter = letters.remove(path.as_str());
+                    let held = remembered
+                        .as_ref()
+                        .is_some_and(|known| !known.receipts.is_empty());
+                    let Ok(path) = PagePath::parse(&path) else {
+                        continue;
+                    };
+                    // Held by HEAD and rightly not on disk: outside a sparse checkout.
+                    let head = match head {
+                        Some(mark) if !is_exempt(self.stores, &path)? => Some(mark),
+                        Some(_) | None => None,
+                    };
+                    let judged = sides.iter().any(|side| side.holds.is_some());
+                    if head.is_some() || (held && !judged) {
+                        gone += 1;
+                    }
+                    if head.is_some() || held || letter.is_some() {
+                        found(Job::for_page(path, None))?;
+                    }
+                }
+                let Some((path, stat)) = page else {
+                    return Ok(());
+                };
+                let remembered = known.take(path.as_str())?;
+                let mut present = Present {
+                    wiki,
+                    path: &path,
+                    stat,
+                    seen: remembered.as_ref().and_then(|known| known.file),
+                    version: None,
+                };
+                let mut owes = false;
+                for side in &mut sides {
+                    let head = side.take(path.as_str());
+                    if !owes {
+                        let store = &mut self.stores[side.at];
+                        owes = side.owes(
+                            store.as_mut(),
+                            remembered.as_ref(),
+                            head.as_deref(),
+                            &mut present,
+                        )?;
+                    }
+                }
+                if let Some(letter) = letters.remove(path.as_str()) {
+                    // It rests only as long as nothing has changed; else a visit supersedes it.
+                    owes = present.version() != letter.death.version
+                        || letter.death.fingerprint != fingerprint;
+                }
+                if owes {
+                    let sha = present.known_sha();
+                    found(Job::for_page(path, sha))?;
+                } else if let Some(seen) = present.seen_again() {
+                    findings.seen_again.push((path, seen));
+                }
+                Ok(())
+            };
+        wiki.walk(&mut |entry| match entry {
+            Entry::Skipped(skipped) => {
+                findings.skipped.push(skipped);
+                Ok(())
+            }
+            Entry::Page { path, stat } => {
+                findings.pages += 1;
+                looked(findings.pages);
+                merge(Some((path, stat)), &mut findings)
+            }
+        })?;
+        merge(None, &mut findings)?;
+        findings.accident = self.judge_gone(gone, findings.pages)?;
+        Ok(findings)
+    }
+
+    fn ask_stores(&mut self, findings: &mut Findings) -> Vec<Side> {
+        let mut sides = Vec::new();
+        for (at, store) in self.stores.iter_mut().enumerate() {
+            let (holds, unasked) = match store.witness() {
+                Ok(holds) => (holds.map(VecDeque::from), false),
+                Err(failure) => {
+                    findings.unasked.push((store.name(), failure));
+                    (None, true)
+                }
+            };
+            sides.push(Side {
+                at,
+                name: store.name(),
+                fingerprint: store.fingerprint(),
+                holds,
+                unasked,
+            });
+        }
+        sides
+    }
+
+    /// Decides whether the pages gone look like an accident. Pages whose content reappears elsewhere have moved.
+    fn judge_gone(&self, gone: u64, pages: u64) -> Result<Option<Accident>, Failure> {
+        let of = pages + gone;
+        let mass = |gone: u64| gone > MASS && gone * 5 > of;
+        if pages == 0 && gone > 0 {
+            return Ok(Some(Accident { gone, of }));
+        }
+        if !mass(gone) {
+            return Ok(None);
+        }
+        // A second walk, in this rare case only: the contents of pages never seen before.
+        let mut new = HashSet::new();
+        self.wiki.walk(&mut |entry| {
+            if let Entry::Page { path, .. } = entry
+                && self.receipts.file(&path)?.is_none()
+                && let Reading::Page { sha, .. } = self.wiki.read(&path)
+            {
+                new.insert(sha);
+            }
+            Ok(())
+        })?;
+        let mut moved = 0;
+        let mut known = Cursor::new(self.receipts);
+        while let Some(path) = known.peek()?.map(str::to_owned) {
+            let remembered = known.take(&path)?;
+            if let (Some(seen), Ok(path)) = (
+                remembered.and_then(|known| known.file),
+                PagePath::parse(&path),
+            ) && new.contains(&seen.sha)
+                && matches!(self.wiki.stat(&path), Ok(None))
+            {
+                moved += 1;
+            }
+        }
+        let gone = gone.saturating_sub(moved);
+        Ok(mass(gone).then_some(Accident { gone, of }))
+    }
+}
+
+impl Side {
+    fn take(&mut self, path: &str) -> Option<String> {
+        let holds = self.holds.as_mut()?;
+        if holds
+            .front()
+            .is_some_and(|(front, _)| front.as_str() == path)
+        {
+            holds.pop_front().map(|(_, mark)| mark)
+        } else {
+            None
+        }
+    }
+
+    /// Whether the store does not hold the page as it is on disk.
+    fn owes(
+        &self,
+        store: &mut dyn Store,
+        known: Option<&Known>,
+        head: Option<&str>,
+        present: &mut Present<'_>,
+    ) -> Result<bool, Failure> {
+        if self.unasked {
+            return Ok(false);
+        }
+        let receipt = known.and_then(|known| {
+            let mut receipts = known.receipts.iter();
+            receipts
+                .find(|(store, _)| *store == self.name)
+                .map(|(_, receipt)| receipt)
+        });
+        let Some(receipt) = receipt else {
+            return Ok(true);
+        };
+        let Some(sha) = receipt.sha else {
+            return Ok(true);
+        };
+        if receipt.fingerprint != self.fingerprint {
+            return Ok(true);
+        }
+        if self.holds.is_some() {
+            let held = match (&receipt.mark, head) {
+                (Some(mark), Some(head)) => mark == head,
+                (None, None) => store.exempt(present.path)?.is_some(),
+                (Some(_), None) | (None, Some(_)) => false,
+            };
+            if !held {
+                return Ok(true);
+            }
+        }
+        Ok(present.version() != sha.to_string())
+    }
+}
+
+/// A page on disk, hashed at most once and only on doubt.
+struct Present<'a> {
+    wiki: &'a Wiki,
+    path: &'a PagePath,
+    stat: FileStat,
+    seen: Option<FileSeen>,
+    /// The content as read now, with what was seen, where the stat did not prove it.
+    version: Option<(String, Option<FileSeen>)>,
+}
+
+impl Present<'_> {
+    /// Returns the SHA in hex, or what stands for content that cannot be read.
+    fn version(&mut self) -> String {
+        if let Some(seen) = self.seen
+            && seen.proves(&self.stat)
+        {
+            return seen.sha.to_string();
+        }
+        if self.version.is_none() {
+            self.version = Some(match self.wiki.read(self.path) {
+                Reading::Page {
+                    sha, stat, seen_at, ..
+                } => (sha.to_string(), Some(FileSeen { stat, seen_at, sha })),
+                Reading::Absent => (String::new(), None),
+                Reading::Bad { version, .. } => (version, None),
+            });
+        }
+        self.version
+            .as_ref()
+            .map(|(version, _)| version.clone())
+            .unwrap_or_default()
+    }
+
+    fn known_sha(&self) -> Option<ContentSha> {
+        match &self.version {
+            Some((_, seen)) => seen.map(|seen| seen.sha),
+            None => self
+                .seen
+                .filter(|seen| seen.proves(&self.stat))
+                .map(|seen| seen.sha),
+        }
+    }
+
+    /// Returns what was seen when the file had to be read although it had not changed.
+    fn seen_again(&self) -> Option<FileSeen> {
+        self.version.as_ref().and_then(|(_, seen)| *seen)
+    }
+}
+
+/// The remembered paths in order, read in chunks.
+struct Cursor<'a> {
+    receipts: &'a Receipts,
+    chunk: VecDeque<Known>,
+    last: String,
+    done: bool,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(receipts: &'a Receipts) -> Self {
+        Self {
+            receipts,
+            chunk: VecDeque::new(),
+            last: String::new(),
+            done: false,
+        }
+    }
+
+    fn peek(&mut self) -> Result<Option<&str>, Failure> {
+        if self.chunk.is_empty() && !self.done {
+            self.chunk = self.receipts.known_after(&self.last, CHUNK)?.into();
+            match self.chunk.back() {
+                Some(known) => self.last.clone_from(&known.path),
+                None => self.done = true,
+            }
+        }
+        Ok(self.chunk.front().map(|known| known.path.as_str()))
+    }
+
+    fn take(&mut self, path: &str) -> Result<Option<Known>, Failure> {
+        if self.peek()? == Some(path) {
+            Ok(self.chunk.pop_front())
+        } else {
+            Ok(None)
+        }
+    }
+}
+
+/// Returns the first path, below `before` where given, that is remembered, held or dead.
+fn next_path(
+    known: &mut Cursor<'_>,
+    sides: &[Side],
+    letters: &BTreeMap<&str, &DeadLetter>,
+    before: Option<&str>,
+) -> Result<Option<String>, Failure> {
+    let mut first = known.peek()?;
+    let held = sides.iter().filter_map(|side| side.holds.as_ref()?.front());
+    let dead = letters.keys().next().copied();
+    for path in held.map(|(path, _)| path.as_str()).chain(dead) {
+        if first.is_none_or(|first| path < first) {
+            first = Some(path);
+        }
+    }
+    Ok(first
+        .filter(|path| before.is_none_or(|before| *path < before))
+        .map(str::to_owned))
+}
+
+fn is_exempt(stores: &mut [Box<dyn Store>], path: &PagePath) -> Result<bool, Failure> {
+    for store in stores.iter_mut().filter(|store| store.is_witnessed()) {
+        if store.exempt(path)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns one text that changes when any store's fingerprint does: under it a dead letter rests.
+#[must_use]
+pub fn combined_fingerprint(stores: &[Box<dyn Store>]) -> String {
+    let parts: Vec<_> = stores
+        .iter()
+        .map(|store| format!("{}={}", store.name(), store.fingerprint()))
+        .collect();
+    parts.join(" ")
+}

@@ -15,6 +15,21 @@ use std::time::Duration;
 
 use crate::model::{Failure, Job, PagePath, StoreName, Timestamp};
 
+/// The longest wait there is, for a retry, a probe or a lease: one hour. A longer one is cut to it.
+///
+/// So a time that lies further ahead can only be there because the clock was set back, and counts as
+/// come: no job waits for ever. Far above the waits of [`crate::model::RetryPolicy`] (27 s) and any lease
+/// that makes sense, far below the time after which somebody would ask.
+pub const LONGEST_WAIT: Duration = Duration::from_hours(1);
+
+/// The most bytes of a reason that are kept.
+const LONGEST_REASON: usize = 4096;
+
+/// Returns as much of a reason as is kept, cut at a character's boundary.
+fn clip(reason: &str) -> &str {
+    &reason[..reason.floor_char_boundary(LONGEST_REASON)]
+}
+
 /// What a job is known by while it is in the outbox.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub String);
@@ -46,6 +61,8 @@ pub struct Junk {
 pub enum Settle {
     /// Every store holds the page; earlier dead letters of the page are superseded and go.
     Ack,
+    /// Ended although not every store holds the page: its dead letter rests, and goes on resting.
+    Swallow,
     /// Back to waiting, not before `at`, with this number of failed attempts. `sha` is the content tried.
     RetryAt {
         /// When it may be claimed again.
@@ -63,6 +80,8 @@ pub enum Settle {
         store: StoreName,
         /// When it may be claimed again without a release; `None` for never.
         until: Option<Timestamp>,
+        /// The content that was tried, as in [`Settle::RetryAt`].
+        version: String,
         /// Why, for `status`.
         reason: String,
     },
@@ -156,6 +175,11 @@ pub type OutboxError = Failure;
 ///
 /// `now` comes from the caller. Every method is atomic: it happens whole or not at all, and what it
 /// returned holds after a power cut.
+///
+/// *Tried content* below: the `version` of the last [`Settle::RetryAt`], else (never tried, or unknown) the
+/// content that the job itself names. Content is *another* only when both are known and differ: a job
+/// that names none, or was tried with none known, is taken for the same, else each scan of a failing page
+/// would start its attempts again.
 pub trait Outbox {
     /// Puts jobs in, merging each with a waiting or held job of the same page.
     ///
@@ -163,12 +187,19 @@ pub trait Outbox {
     /// was tried with: then the job is fresh again. Labels that are not empty replace the old ones. A job
     /// with `retry` > 0 goes on from there. A page that is in flight gets a second, waiting job.
     ///
+    /// Fresh means: as many attempts as the new job's `retry`, due now, no reason; a job that was waiting
+    /// keeps its place in the order. A held job is due again when the new one names another content, or none: the
+    /// page may have changed, and the stores that are not away must get it. Dead letters of the page stay until
+    /// it is acked.
+    ///
     /// # Errors
     /// See [`OutboxError`].
     fn enqueue(&mut self, jobs: &[Job], now: Timestamp) -> Result<Enqueued, OutboxError>;
 
     /// Takes up to `max` jobs whose time has come, oldest first, and leases them, in one step. A page
-    /// that is in flight already is passed over. Held jobs come only when released or due.
+    /// that is in flight already is passed over, and stops no other. Held jobs come only when released or
+    /// due. A job that nobody told to wait does not wait for the clock; a time further ahead than
+    /// [`LONGEST_WAIT`] counts as come. Tokens only ever grow. Costs the same whatever the backlog.
     ///
     /// # Errors
     /// See [`OutboxError`].
@@ -183,7 +214,11 @@ pub trait Outbox {
     /// because their lease was lost (another token, or settled before). Refused ones change nothing.
     ///
     /// A retried or held job whose page has meanwhile been enqueued again merges with that waiting job,
-    /// which keeps the greater number of attempts only if it names no other content.
+    /// which keeps the greater number of attempts only if it names no other content. A hold stays a hold only
+    /// when the same content was enqueued; a retry at the same content, or none named, waits for its time;
+    /// another content is due at once.
+    ///
+    /// A lease that has run out is not lost until somebody recovers the job.
     ///
     /// # Errors
     /// See [`OutboxError`].
@@ -201,8 +236,10 @@ pub trait Outbox {
     ) -> Result<u64, OutboxError>;
 
     /// Takes back in-flight jobs: all of them when `all` (the caller holds the checkout's lock, so they
-    /// belong to the dead), else those whose lease has run out. Not an attempt; `recoveries` is raised.
-    /// Returns how many.
+    /// belong to the dead), else those whose lease has run out: before `now`, or further ahead than
+    /// [`LONGEST_WAIT`]. Not an attempt; `recoveries` is raised. They may be claimed at once, and merge as in
+    /// [`Outbox::settle`] with what was enqueued meanwhile; the greater number of recoveries stays.
+    /// Returns how many were taken back.
     ///
     /// # Errors
     /// See [`OutboxError`].
@@ -220,13 +257,15 @@ pub trait Outbox {
     /// See [`OutboxError`].
     fn bury(&mut self, junk: &Junk, now: Timestamp) -> Result<(), OutboxError>;
 
-    /// Returns when the next delayed or held job falls due, if any does.
+    /// Returns when the next delayed or held job falls due, if any does. That may have been; and it may
+    /// be far ahead when the clock was set back, so nobody should sleep longer than [`LONGEST_WAIT`] on it.
     ///
     /// # Errors
     /// See [`OutboxError`].
     fn next_due(&mut self) -> Result<Option<Timestamp>, OutboxError>;
 
-    /// Counts the jobs by state.
+    /// Counts the jobs by state. A held job whose time has come counts as held until it is claimed or
+    /// released.
     ///
     /// # Errors
     /// See [`OutboxError`].
@@ -245,7 +284,8 @@ pub trait Outbox {
     fn dead(&mut self) -> Result<Vec<DeadLetter>, OutboxError>;
 
     /// Puts dead letters back as fresh jobs (those that name a page; a line that names none stays) and
-    /// returns how many.
+    /// returns how many. One whose page waits or is held merges with that job, which becomes fresh; what
+    /// the waiting job says of content and labels goes before. Ids that are not there are passed over.
     ///
     /// # Errors
     /// See [`OutboxError`].

@@ -1,12 +1,13 @@
 //! Status: where every job and store stands.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
 
 use crate::engine::Parts;
-use crate::engine::report::{Skipped, Trouble};
-use crate::model::{Failure, Timestamp};
+use crate::engine::report::{Skipped, Trouble, trouble};
+use crate::engine::scan::Scan;
+use crate::model::{Failure, StoreName, Timestamp};
 
 /// Where everything stands.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -83,10 +84,79 @@ pub struct HeldJob {
     pub since: i64,
 }
 
+/// How many held jobs are listed one by one.
+const MOST_HELD: usize = 100;
+
 /// Looks where everything stands; changes nothing.
 ///
 /// # Errors
 /// When the pages or the outbox cannot be read.
-pub fn status(_parts: &mut Parts, _now: Timestamp) -> Result<StatusReport, Failure> {
-    Ok(StatusReport::default())
+pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure> {
+    let counts = parts.outbox.counts(now)?;
+    let pending = parts.outbox.pending(usize::MAX)?;
+    let letters = parts.outbox.dead()?;
+    let mut report = StatusReport {
+        outbox: OutboxStatus {
+            waiting: counts.waiting,
+            delayed: counts.delayed,
+            in_flight: counts.in_flight,
+            held: counts.held,
+            dead: counts.dead,
+            oldest: pending.iter().map(|job| job.since.0).min(),
+        },
+        ..StatusReport::default()
+    };
+    let announced: HashSet<&str> = pending.iter().map(|job| job.path.as_str()).collect();
+    let mut unannounced = 0;
+    let findings = Scan {
+        wiki: &parts.wiki,
+        receipts: &parts.receipts,
+        stores: &mut parts.stores,
+        dead: &letters,
+    }
+    .run(
+        &mut |job| {
+            unannounced += u64::from(!announced.contains(job.path.as_str()));
+            Ok(())
+        },
+        &mut |_| (),
+    )?;
+    report.pages = findings.pages;
+    report.unannounced = unannounced;
+    report.skipped = findings.skipped;
+    for (name, failure) in findings.unasked {
+        report.trouble.push(trouble(Some(name), None, &failure));
+    }
+    for store in &mut parts.stores {
+        let name = store.name();
+        for note in store.notes() {
+            report.trouble.push(trouble(Some(name), None, &note));
+        }
+        let down = report
+            .trouble
+            .iter()
+            .any(|trouble| trouble.store == Some(name.as_str()) && trouble.kind != "waiting");
+        let pages = parts.receipts.count(name)?;
+        let state = if down { "down" } else { "up" };
+        report
+            .stores
+            .insert(name.as_str(), StoreStatus { state, pages });
+    }
+    let put_back = pending
+        .into_iter()
+        .filter(|job| job.held_for.is_some() || !job.reason.is_empty());
+    report.held = put_back
+        .take(MOST_HELD)
+        .map(|job| HeldJob {
+            path: job.path.to_string(),
+            store: job.held_for.map(StoreName::as_str),
+            reason: job.reason,
+            attempts: job.attempts,
+            since: job.since.0,
+        })
+        .collect();
+    report.fresh = unannounced == 0
+        && counts.waiting + counts.delayed + counts.in_flight + counts.held + counts.dead == 0
+        && report.trouble.is_empty();
+    Ok(report)
 }

@@ -118,58 +118,62 @@ impl Receipts {
             .flatten())
     }
 
-    /// Visits every known file and receipt in the order of the paths' bytes, one call per path, while `next` asks
-    /// for more: the cursor side of the scan's merge.
+    /// Returns what is remembered of the next paths after `after`, in the order of their bytes, at most `limit` of
+    /// them: the cursor side of the scan's merge. Empty at the end.
     ///
     /// # Errors
     /// As [`db_failure`] sorts them.
-    pub fn each(&self, visit: &mut dyn FnMut(Known) -> Result<(), Failure>) -> Result<(), Failure> {
-        let doing = "cannot read the receipts";
-        let failed = |e: rusqlite::Error| db_failure(doing, &e);
-        let mut files = self
-            .db
-            .prepare_cached(
-                "SELECT path, size, mtime, ctime, inode, seen_at, sha FROM files ORDER BY path",
-            )
-            .map_err(failed)?;
-        let mut files = files.query([]).map_err(failed)?;
-        let mut receipts = self
-            .db
-            .prepare_cached(
-                "SELECT path, store, sha, fingerprint, mark FROM receipts ORDER BY path, store",
-            )
-            .map_err(failed)?;
-        let mut receipts = receipts.query([]).map_err(failed)?;
-        let mut file = next_file(&mut files).map_err(failed)?;
-        let mut one = next_receipt(&mut receipts).map_err(failed)?;
-        loop {
-            let path = match (&file, &one) {
-                (None, None) => return Ok(()),
-                (Some((path, _)), None) | (None, Some((path, ..))) => path.clone(),
-                (Some((a, _)), Some((b, ..))) => a.min(b).clone(),
+    pub fn known_after(&self, after: &str, limit: usize) -> Result<Vec<Known>, Failure> {
+        let read = || {
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            let mut known = self
+                .db
+                .prepare_cached(
+                    "SELECT path FROM files WHERE path > ?1
+                     UNION SELECT path FROM receipts WHERE path > ?1 ORDER BY 1 LIMIT ?2",
+                )?
+                .query_map(params![after, limit], |row| {
+                    Ok(Known {
+                        path: row.get(0)?,
+                        file: None,
+                        receipts: Vec::new(),
+                    })
+                })?
+                .collect::<rusqlite::Result<Vec<_>>>()?;
+            let Some(last) = known.last().map(|known| known.path.clone()) else {
+                return Ok(known);
             };
-            let mut known = Known {
-                path,
-                file: None,
-                receipts: Vec::new(),
-            };
-            if let Some((path, seen)) = &file
-                && *path == known.path
-            {
-                known.file = *seen;
-                file = next_file(&mut files).map_err(failed)?;
-            }
-            while let Some((path, store, receipt)) = &one {
-                if *path != known.path {
-                    break;
+            let mut at = 0;
+            let mut files = self.db.prepare_cached(
+                "SELECT path, size, mtime, ctime, inode, seen_at, sha FROM files
+                 WHERE path > ?1 AND path <= ?2 ORDER BY path",
+            )?;
+            let mut rows = files.query([after, &last])?;
+            while let Some(row) = rows.next()? {
+                let path: String = row.get(0)?;
+                while known[at].path < path {
+                    at += 1;
                 }
-                if let Ok(store) = store.parse() {
-                    known.receipts.push((store, receipt.clone()));
-                }
-                one = next_receipt(&mut receipts).map_err(failed)?;
+                known[at].file = file_seen(row, 1)?;
             }
-            visit(known)?;
-        }
+            let mut at = 0;
+            let mut receipts = self.db.prepare_cached(
+                "SELECT path, store, sha, fingerprint, mark FROM receipts
+                 WHERE path > ?1 AND path <= ?2 ORDER BY path, store",
+            )?;
+            let mut rows = receipts.query([after, &last])?;
+            while let Some(row) = rows.next()? {
+                let path: String = row.get(0)?;
+                while known[at].path < path {
+                    at += 1;
+                }
+                if let Ok(store) = row.get::<_, String>(1)?.parse() {
+                    known[at].receipts.push((store, receipt(row, 2)?));
+                }
+            }
+            Ok(known)
+        };
+        read().map_err(|e| db_failure("cannot read the receipts", &e))
     }
 
     /// Notes what was seen of files.
@@ -537,20 +541,4 @@ fn receipt(row: &Row<'_>, at: usize) -> rusqlite::Result<Receipt> {
         fingerprint: row.get(at + 1)?,
         mark: row.get(at + 2)?,
     })
-}
-
-fn next_file(
-    rows: &mut rusqlite::Rows<'_>,
-) -> rusqlite::Result<Option<(String, Option<FileSeen>)>> {
-    rows.next()?
-        .map(|row| Ok((row.get(0)?, file_seen(row, 1)?)))
-        .transpose()
-}
-
-fn next_receipt(
-    rows: &mut rusqlite::Rows<'_>,
-) -> rusqlite::Result<Option<(String, String, Receipt)>> {
-    rows.next()?
-        .map(|row| Ok((row.get(0)?, row.get(1)?, receipt(row, 2)?)))
-        .transpose()
 }

@@ -31,6 +31,17 @@ pub struct Holding {
     pub digest: String,
 }
 
+/// What a store counted since it was opened.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Texts embedded by a provider.
+    pub embedded: Option<u64>,
+    /// Texts whose embedding was at hand.
+    pub cached: Option<u64>,
+    /// The last commit made, in hex.
+    pub commit: Option<String>,
+}
+
 /// What a store answers for itself at little cost: for each page it holds, in the order of the paths'
 /// bytes, the mark of what it holds. Git reads it from HEAD's tree.
 pub type Witness = Vec<(PagePath, String)>;
@@ -73,8 +84,13 @@ pub trait Store {
     /// When the page cannot be derived, or as [`Store::identity`].
     fn expected(&mut self, page: &Page) -> Result<Option<String>, Failure>;
 
-    /// Returns what the store holds at little cost, where the store and not the receipt is the judge.
-    /// `None` where receipts are trusted.
+    /// Says whether the store and not the receipt is the judge of what it holds; then [`Store::witness`] tells
+    /// it, and identity and epoch are not looked at.
+    fn is_witnessed(&self) -> bool {
+        false
+    }
+
+    /// Returns what the store holds at little cost. `None` where receipts are trusted.
     ///
     /// # Errors
     /// As [`Store::identity`].
@@ -92,6 +108,20 @@ pub trait Store {
     }
 
     /// Lets go of what others may be waiting for (Edge: its shard), when somebody is. Called between
-    /// batches and when the drain is done.
+    /// batches.
     fn yield_turn(&mut self) {}
+
+    /// Lets go of it in any case. Called before waiting for the checkout's lock: the lock's order is checkout first,
+    /// then shard.
+    fn rest(&mut self) {}
+
+    /// Returns what the store counted since it was opened, for the report.
+    fn tally(&self) -> Tally {
+        Tally::default()
+    }
+
+    /// Returns what a person should know of the store's surroundings, each with the way out.
+    fn notes(&mut self) -> Vec<Failure> {
+        Vec::new()
+    }
 }

@@ -1,1 +1,8 @@
 //! Test doubles, fixtures and contract suites, behind the feature `testing`.
+
+#[cfg(feature = "testing")]
+mod kill;
+pub mod outbox_contract;
+
+#[cfg(feature = "testing")]
+pub use kill::arm_kill_from_env;

@@ -1,9 +1,32 @@
 //! Markdown → title, front matter, links and bounded sections. Pure.
+//!
+//! ```text
+//! front_matter (yaml)  the metadata block, leniently
+//! walk                 the Markdown parser's events: headings, Markdown links, where text is no text
+//! wikilinks, tags      found in the source, outside of what walk masks
+//! sections             the source, cut at headings
+//! ```
+//!
+//! The time is linear in the text's length, and the memory bounded by it, whatever the text is.
+
+mod destination;
+mod fold_key;
+mod front_matter;
+mod lines;
+mod parse;
+mod sections;
+mod spans;
+mod tags;
+mod walk;
+mod wikilinks;
+mod yaml;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::PagePath;
+pub use fold_key::fold_key;
+pub use parse::{MAX_HEADINGS, MAX_LINKS, MAX_TAGS, MAX_TITLE_CHARS};
+pub use sections::{MAX_SECTION_CHARS, MAX_TRAIL_CHARS};
 
 /// Changes when a page would be parsed to something else than before: part of the fingerprints of graph
 /// and vectors.
@@ -109,15 +132,4 @@ pub struct Warning {
     pub line: usize,
     /// What it is.
     pub message: String,
-}
-
-impl Document {
-    /// Parses a page. `path` gives the title of a page that has none.
-    #[must_use]
-    pub fn parse(path: &PagePath, _text: &str) -> Self {
-        Self {
-            title: path.stem().into(),
-            ..Self::default()
-        }
-    }
 }

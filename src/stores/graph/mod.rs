@@ -1,1 +1,410 @@
-//! The graph store.
+//! The graph store: who links to whom, in SQLite.
+//!
+//! The tables and their meaning stand in `state/schema/001_graph.sql`. Links are stored as written *and* as
+//! resolved. What a link resolves to depends on other pages, so it waits under keys (`graph_link_keys`), and
+//! a page that comes, goes or is renamed has only the links under its own keys resolved again. Whatever the
+//! order in which pages arrive, the end is the same as when all arrive at once.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `find.rs` | the page that a person means by a name |
+//! | `names.rs` | the names by which a page can be found |
+//! | `plan.rs` | what a target may mean: the places to look, best first, and the keys to wait under |
+//! | `resolve.rs` | the look-up of these places in the database |
+//! | `rows.rs` | a page as rows, and the digest over them |
+
+mod find;
+mod names;
+mod plan;
+mod resolve;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashSet};
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
+
+pub(crate) use self::find::{find_pages, placeholder_key};
+use self::names::{Root, place_keys};
+use self::plan::plan;
+use self::resolve::{Resolution, Resolver};
+use self::rows::Derived;
+use super::{Applied, Holding, Identity, Outcome, Store};
+use crate::model::markdown::PARSER_VERSION;
+use crate::model::{Change, Failure, Page, StoreName};
+use crate::state::{db_failure, with_write};
+
+/// Changes when the same page would become other rows, or its links resolve otherwise.
+const GRAPH_VERSION: &str = "1";
+
+/// Statements kept prepared; more than the store has.
+const STATEMENTS: usize = 64;
+
+/// The graph store of one checkout, in its `wiki.db`.
+#[derive(Debug)]
+pub struct GraphStore {
+    db: Connection,
+    root: Root,
+}
+
+impl GraphStore {
+    /// Opens the graph in a database opened by [`crate::state::open_db`]. `pages_dir` is the wiki's folder in the
+    /// repository, to which paths in links are relative.
+    #[must_use]
+    pub fn open(db: Connection, pages_dir: &str) -> Self {
+        db.set_prepared_statement_cache_capacity(STATEMENTS);
+        Self {
+            db,
+            root: Root::new(pages_dir),
+        }
+    }
+
+    /// Resolves every link anew and returns the pages with a link that is stored otherwise, sorted: damage,
+    /// since [`Store::apply`] leaves none.
+    ///
+    /// # Errors
+    /// `Busy`, `Refused` and `Down`, as [`db_failure`] sorts them.
+    pub fn check_resolution(&mut self) -> Result<Vec<String>, Failure> {
+        let check = || {
+            let tx = self.db.unchecked_transaction()?;
+            wrongly_resolved(&tx, &self.root)
+        };
+        check().map_err(|e| db_failure("cannot check the graph", &e))
+    }
+
+    fn derive(&self, page: &Page) -> Derived {
+        Derived::of(page, &self.root, &self.fingerprint())
+    }
+}
+
+impl Store for GraphStore {
+    fn name(&self) -> StoreName {
+        StoreName::Graph
+    }
+
+    /// The wiki's folder is part of it: another one gives pages other names.
+    fn fingerprint(&self) -> String {
+        format!("g{GRAPH_VERSION}.{PARSER_VERSION}:{}", self.root.as_str())
+    }
+
+    fn identity(&mut self) -> Result<Identity, Failure> {
+        with_write(&mut self.db, "cannot read the graph's identity", |tx| {
+            // Most calls find it and write nothing.
+            let id = meta(tx, "id")?;
+            let id = match id {
+                Some(id) => id,
+                None => {
+                    let id = uuid::Uuid::new_v4().to_string();
+                    set_meta(tx, "id", &id)?;
+                    id
+                }
+            };
+            let epoch = meta(tx, "epoch")?.and_then(|epoch| epoch.parse().ok());
+            Ok(Identity {
+                id,
+                epoch: epoch.unwrap_or(0),
+            })
+        })
+    }
+
+    fn apply(&mut self, changes: &[Change], epoch: i64) -> Result<Vec<Outcome>, Failure> {
+        // Parsed before the transaction, so that other writers wait for SQLite's work only.
+        let steps: Vec<(&str, Option<Derived>)> = changes
+            .iter()
+            .map(|change| match change {
+                Change::Put(page) => (page.path.as_str(), Some(self.derive(page))),
+                Change::Remove(path) => (path.as_str(), None),
+            })
+            .collect();
+        let root = &self.root;
+        let changed = with_write(&mut self.db, "cannot write the graph", |tx| {
+            let changed = apply_batch(tx, root, &steps)?;
+            set_meta(tx, "epoch", &epoch.to_string())?;
+            fail::fail_point!("graph.before_commit");
+            Ok(changed)
+        })?;
+        fail::fail_point!("graph.after_commit");
+        Ok(changed
+            .into_iter()
+            .map(|changed| {
+                Ok(Applied {
+                    changed,
+                    mark: None,
+                })
+            })
+            .collect())
+    }
+
+    /// A page with a link that is stored as resolved to something else than it does has a digest that is no
+    /// page's.
+    fn inventory(&mut self) -> Result<Vec<Holding>, Failure> {
+        let read = || {
+            let tx = self.db.unchecked_transaction()?;
+            let wrong: HashSet<String> = wrongly_resolved(&tx, &self.root)?.into_iter().collect();
+            let mut holdings = Vec::new();
+            for (path, mut digest) in rows::held_digests(&tx)? {
+                if wrong.contains(&path) {
+                    digest.push_str("!links");
+                }
+                holdings.push(Holding { path, digest });
+            }
+            Ok(holdings)
+        };
+        read().map_err(|e| db_failure("cannot read the graph", &e))
+    }
+
+    fn expected(&mut self, page: &Page) -> Result<Option<String>, Failure> {
+        Ok(Some(self.derive(page).digest()))
+    }
+}
+
+fn meta(db: &Connection, key: &str) -> rusqlite::Result<Option<String>> {
+    db.prepare_cached("SELECT value FROM graph_meta WHERE key = ?")?
+        .query_row([key], |row| row.get(0))
+        .optional()
+}
+
+fn set_meta(db: &Connection, key: &str, value: &str) -> rusqlite::Result<()> {
+    db.prepare_cached("INSERT OR REPLACE INTO graph_meta (key, value) VALUES (?, ?)")?
+        .execute([key, value])?;
+    Ok(())
+}
+
+/// Puts and removes pages, then resolves their links and those that wait for a name that came or went.
+/// Returns for each step whether it changed anything.
+fn apply_batch(
+    tx: &Transaction<'_>,
+    root: &Root,
+    steps: &[(&str, Option<Derived>)],
+) -> rusqlite::Result<Vec<bool>> {
+    let mut keys = BTreeSet::new();
+    let mut changed = Vec::with_capacity(steps.len());
+    for (path, derived) in steps {
+        changed.push(write_page(tx, root, path, derived.as_ref(), &mut keys)?);
+    }
+    // From here on no name changes, so that answers may be remembered.
+    let mut links = Links {
+        db: tx,
+        resolver: Resolver::new(tx),
+    };
+    let mut fresh = HashSet::new();
+    for ((path, derived), changed) in steps.iter().zip(&changed) {
+        if *changed {
+            fresh.insert(*path);
+            if let Some(derived) = derived {
+                links.insert(derived)?;
+            }
+        }
+    }
+    for (path, ordinal) in waiting(tx, &keys)? {
+        if !fresh.contains(path.as_str()) {
+            let kept = StoredLink::one(tx, &path, ordinal)?;
+            if let Some(kept) = kept {
+                links.again(root, &kept)?;
+            }
+        }
+    }
+    // A page put again just as it is held may still have a damaged link.
+    for ((path, derived), changed) in steps.iter().zip(&mut changed) {
+        if !*changed && derived.is_some() {
+            for kept in StoredLink::of_page(tx, path)? {
+                *changed |= links.again(root, &kept)?;
+            }
+        }
+    }
+    Ok(changed)
+}
+
+/// Replaces or deletes the rows of a page, unless they are as they should be, and adds the keys of the names
+/// that came or went. Its links are left to be inserted.
+fn write_page(
+    tx: &Transaction<'_>,
+    root: &Root,
+    path: &str,
+    derived: Option<&Derived>,
+    keys: &mut BTreeSet<String>,
+) -> rusqlite::Result<bool> {
+    let held = rows::held_digest(tx, path)?;
+    if held == derived.map(Derived::digest) {
+        return Ok(false);
+    }
+    let mut select = tx.prepare_cached(
+        "SELECT kind = 'path', name, key, ext, depth FROM graph_names WHERE path = ?",
+    )?;
+    let names = |rows: &mut rusqlite::Statement<'_>| {
+        rows.query_map([path], |row| {
+            Ok((
+                row.get::<_, bool>(0)?,
+                row.get::<_, String>(1)?,
+                row.get::<_, String>(2)?,
+                row.get::<_, String>(3)?,
+                row.get::<_, i64>(4)?,
+            ))
+        })?
+        .collect::<rusqlite::Result<BTreeSet<_>>>()
+    };
+    let old = names(&mut select)?;
+    rows::delete(tx, path)?;
+    if let Some(derived) = derived {
+        derived.insert(tx)?;
+    }
+    let new = names(&mut select)?;
+    for (of_path, _, key, _, _) in old.symmetric_difference(&new) {
+        if *of_path {
+            keys.extend(place_keys(root, path));
+        }
+        keys.insert(key.clone());
+    }
+    Ok(true)
+}
+
+/// Returns the links that wait under any of the keys.
+fn waiting(db: &Connection, keys: &BTreeSet<String>) -> rusqlite::Result<BTreeSet<(String, i64)>> {
+    let mut select =
+        db.prepare_cached("SELECT path, ordinal FROM graph_link_keys WHERE key = ?")?;
+    let mut links = BTreeSet::new();
+    for key in keys {
+        let mut rows = select.query([key])?;
+        while let Some(row) = rows.next()? {
+            links.insert((row.get(0)?, row.get(1)?));
+        }
+    }
+    Ok(links)
+}
+
+/// A link as it stands in the database.
+struct StoredLink {
+    path: String,
+    ordinal: i64,
+    kind: String,
+    target: String,
+    leads_to: String,
+    dst: Option<String>,
+    how: Option<String>,
+    ambiguous: i64,
+}
+
+const STORED_LINK: &str =
+    "SELECT path, ordinal, kind, target, leads_to, dst, how, ambiguous FROM graph_links";
+
+impl StoredLink {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            path: row.get(0)?,
+            ordinal: row.get(1)?,
+            kind: row.get(2)?,
+            target: row.get(3)?,
+            leads_to: row.get(4)?,
+            dst: row.get(5)?,
+            how: row.get(6)?,
+            ambiguous: row.get(7)?,
+        })
+    }
+
+    fn one(db: &Connection, path: &str, ordinal: i64) -> rusqlite::Result<Option<Self>> {
+        db.prepare_cached(&format!("{STORED_LINK} WHERE path = ?1 AND ordinal = ?2"))?
+            .query_row(params![path, ordinal], Self::read)
+            .optional()
+    }
+
+    fn of_page(db: &Connection, path: &str) -> rusqlite::Result<Vec<Self>> {
+        db.prepare_cached(&format!("{STORED_LINK} WHERE path = ?1 ORDER BY ordinal"))?
+            .query_map([path], Self::read)?
+            .collect()
+    }
+
+    fn resolves_to(&self, to: &Resolution) -> bool {
+        self.leads_to == to.leads_to
+            && self.dst == to.dst
+            && self.how.as_deref() == to.how.map(plan::How::as_str)
+            && self.ambiguous == i64::from(to.ambiguous)
+    }
+}
+
+/// Resolves and writes links.
+struct Links<'db> {
+    db: &'db Connection,
+    resolver: Resolver<'db>,
+}
+
+impl Links<'_> {
+    /// Writes the links of a page that was just put.
+    fn insert(&mut self, page: &Derived) -> rusqlite::Result<()> {
+        let mut insert = self.db.prepare_cached(
+            "INSERT INTO graph_links
+             (path, ordinal, kind, target, anchor, label, line, wants, leads_to, dst, how, ambiguous)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        )?;
+        for (written, plan) in page.links().iter().zip(&page.plans) {
+            let to = self.resolver.resolve(plan)?;
+            let resolved = [
+                Value::Text(to.leads_to.into()),
+                to.dst.map_or(Value::Null, Value::Text),
+                to.how
+                    .map_or(Value::Null, |how| Value::Text(how.as_str().into())),
+                Value::Integer(i64::from(to.ambiguous)),
+            ];
+            insert.execute(rusqlite::params_from_iter(written.iter().chain(&resolved)))?;
+        }
+        Ok(())
+    }
+
+    /// Resolves a stored link again; says whether it had to be changed.
+    fn again(&mut self, root: &Root, link: &StoredLink) -> rusqlite::Result<bool> {
+        let Some(to) = resolve_stored(&mut self.resolver, root, link)? else {
+            return Ok(false);
+        };
+        if link.resolves_to(&to) {
+            return Ok(false);
+        }
+        self.db
+            .prepare_cached(
+                "UPDATE graph_links SET leads_to = ?3, dst = ?4, how = ?5, ambiguous = ?6
+                 WHERE path = ?1 AND ordinal = ?2",
+            )?
+            .execute(params![
+                link.path,
+                link.ordinal,
+                to.leads_to,
+                to.dst,
+                to.how.map(plan::How::as_str),
+                to.ambiguous,
+            ])?;
+        Ok(true)
+    }
+}
+
+/// Resolves a stored link; `None` when its kind is none of ours, which the page's digest shows.
+fn resolve_stored(
+    resolver: &mut Resolver<'_>,
+    root: &Root,
+    link: &StoredLink,
+) -> rusqlite::Result<Option<Resolution>> {
+    match rows::kind_of(&link.kind) {
+        Some(kind) => resolver
+            .resolve(&plan(root, &link.path, kind, &link.target))
+            .map(Some),
+        None => Ok(None),
+    }
+}
+
+fn wrongly_resolved(db: &Connection, root: &Root) -> rusqlite::Result<Vec<String>> {
+    let mut resolver = Resolver::new(db);
+    let mut wrong: Vec<String> = Vec::new();
+    let mut select = db.prepare_cached(&format!("{STORED_LINK} ORDER BY path, ordinal"))?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let link = StoredLink::read(row)?;
+        if wrong.last() == Some(&link.path) {
+            continue;
+        }
+        if let Some(to) = resolve_stored(&mut resolver, root, &link)?
+            && !link.resolves_to(&to)
+        {
+            wrong.push(link.path);
+        }
+    }
+    Ok(wrong)
+}

@@ -1,0 +1,224 @@
+//! What a link's destination says: target and anchor, or somewhere outside the wiki.
+
+use pulldown_cmark::{Event, Parser};
+
+/// Splits the destination of a Markdown link (entities and escapes already resolved) into target and anchor,
+/// both percent-decoded. The query is cut. `None` when it leads out of the wiki (a scheme, `//host`) or
+/// nowhere else than this page (`#fragment`, empty).
+pub(super) fn of_markdown(destination: &str) -> Option<(String, Option<String>)> {
+    let destination = destination.trim();
+    if destination.starts_with("//") || has_scheme(destination) {
+        return None;
+    }
+    let (path, anchor) = match destination.split_once('#') {
+        Some((path, anchor)) => (path, Some(anchor)),
+        None => (destination, None),
+    };
+    let path = path.split_once('?').map_or(path, |(path, _)| path);
+    let target = percent_decoded(path);
+    if target.trim().is_empty() {
+        return None;
+    }
+    let anchor = anchor.filter(|anchor| !anchor.is_empty());
+    Some((target, anchor.map(percent_decoded)))
+}
+
+/// Splits the inside of a wikilink (without its label) into target and anchor, resolving entities and
+/// backslash escapes, and trimming. A name may hold `%` and `:`, so nothing is percent-decoded, and only
+/// `scheme://`, `//host` and `mailto:` lead out of the wiki. `None` as for [`of_markdown`].
+pub(super) fn of_wikilink(raw: &str) -> Option<(String, Option<String>)> {
+    let (target, anchor) = unescaped_halves(raw);
+    let target = target.trim();
+    let scheme = target.split_once("://").map(|(scheme, _)| scheme);
+    if target.is_empty()
+        || target.starts_with("//")
+        || target.starts_with("mailto:")
+        || scheme.is_some_and(|scheme| has_scheme(&format!("{scheme}:")))
+    {
+        return None;
+    }
+    let anchor = anchor.as_deref().map(str::trim);
+    let anchor = anchor.filter(|anchor| !anchor.is_empty());
+    Some((target.to_owned(), anchor.map(str::to_owned)))
+}
+
+/// Returns the text with entities and backslash escapes resolved, trimmed.
+pub(super) fn unescaped(raw: &str) -> String {
+    match unescaped_halves(raw) {
+        (text, None) => text.trim().to_owned(),
+        (text, Some(rest)) => format!("{text}#{rest}").trim().to_owned(),
+    }
+}
+
+/// Resolves entities and backslash escapes, and splits at the first `#` that is neither.
+fn unescaped_halves(raw: &str) -> (String, Option<String>) {
+    let mut first = String::with_capacity(raw.len());
+    let mut second: Option<String> = None;
+    let mut rest = raw;
+    while let Some(char) = rest.chars().next() {
+        if char == '#' && second.is_none() {
+            second = Some(String::new());
+            rest = &rest[1..];
+            continue;
+        }
+        let half = second.as_mut().unwrap_or(&mut first);
+        let mut len = char.len_utf8();
+        match char {
+            '\\' => match rest[1..].chars().next() {
+                Some(next) if next.is_ascii_punctuation() => {
+                    half.push(next);
+                    len += 1;
+                }
+                _ => half.push('\\'),
+            },
+            '&' => match entity(rest) {
+                Some((text, entity_len)) => {
+                    half.push_str(&text);
+                    len = entity_len;
+                }
+                None => half.push('&'),
+            },
+            _ => half.push(char),
+        }
+        rest = &rest[len..];
+    }
+    (first, second)
+}
+
+/// Returns what the entity at the start of `text` stands for, and its length in bytes.
+fn entity(text: &str) -> Option<(String, usize)> {
+    // The longest name in HTML is `&CounterClockwiseContourIntegral;`.
+    const LONGEST: usize = 33;
+    let bytes = text.as_bytes();
+    let end = bytes
+        .iter()
+        .take(LONGEST)
+        .position(|byte| *byte == b';')
+        .filter(|end| {
+            bytes[1..*end]
+                .iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || *byte == b'#')
+        })?;
+    // The parser has the table of names and does not give it out, so it is asked.
+    let source = &text[..=end];
+    let mut events = Parser::new(source).filter_map(|event| match event {
+        Event::Text(text) => Some(text.into_string()),
+        _ => None,
+    });
+    // What is no entity comes back as `&` and the rest.
+    match (events.next(), events.next()) {
+        (Some(text), None) if text != source => Some((text, end + 1)),
+        _ => None,
+    }
+}
+
+/// Says whether the text starts with a URI scheme (RFC 3986, section 3.1).
+fn has_scheme(text: &str) -> bool {
+    let Some((scheme, _)) = text.split_once(':') else {
+        return false;
+    };
+    scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
+}
+
+/// Decodes `%XX`. Kept as written when the outcome is not UTF-8 or holds control characters, which no
+/// page's path does.
+fn percent_decoded(text: &str) -> String {
+    if !text.contains('%') {
+        return text.to_owned();
+    }
+    let hex = |byte: Option<&u8>| byte.and_then(|byte| (*byte as char).to_digit(16));
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match (byte, hex(bytes.get(at + 1)), hex(bytes.get(at + 2))) {
+            (b'%', Some(high), Some(low)) => {
+                decoded.extend(u8::try_from(high * 16 + low));
+                at += 3;
+            }
+            _ => {
+                decoded.push(*byte);
+                at += 1;
+            }
+        }
+    }
+    match String::from_utf8(decoded) {
+        Ok(decoded) if !decoded.contains(char::is_control) => decoded,
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Split = fn(&str) -> Option<(String, Option<String>)>;
+
+    fn shown(split: Split, text: &str) -> String {
+        match split(text) {
+            None => "-".into(),
+            Some((target, None)) => target,
+            Some((target, Some(anchor))) => format!("{target} # {anchor}"),
+        }
+    }
+
+    #[test]
+    fn markdown_destinations() {
+        for (destination, expected) in [
+            ("a/b.md#frag", "a/b.md # frag"),
+            ("../a b.md", "../a b.md"),
+            ("a%20b.md#x%20y", "a b.md # x y"),
+            ("%ED%95%9C%EA%B8%80.md", "한글.md"),
+            ("%FF.md", "%FF.md"),
+            ("a%0Ab.md", "a%0Ab.md"),
+            ("100%.md", "100%.md"),
+            ("%2.md", "%2.md"),
+            ("a%23b.md", "a#b.md"),
+            ("a.md?plain=1#L3", "a.md # L3"),
+            ("/guides/a/", "/guides/a/"),
+            ("a.md#", "a.md"),
+            ("a.md#what?", "a.md # what?"),
+            ("./notes/1:2.md", "./notes/1:2.md"),
+            ("", "-"),
+            ("#frag", "-"),
+            ("?q=1#frag", "-"),
+            ("http://host/a.md", "-"),
+            ("HTTPS://host", "-"),
+            ("mailto:a@b.org", "-"),
+            ("//host/a.md", "-"),
+            ("data:image/png;base64,AA", "-"),
+            ("C:/x.md", "-"),
+        ] {
+            assert_eq!(shown(of_markdown, destination), expected, "{destination}");
+        }
+    }
+
+    #[test]
+    fn wikilink_insides() {
+        for (inside, expected) in [
+            (" Page ", "Page"),
+            ("Page#Heading", "Page # Heading"),
+            ("Page#A#B", "Page # A#B"),
+            ("Page#^block", "Page # ^block"),
+            ("Page #", "Page"),
+            ("sub/Page.md", "sub/Page.md"),
+            ("A &amp; B", "A & B"),
+            ("it&#39;s#h", "it's # h"),
+            ("a&nosuch;b & c", "a&nosuch;b & c"),
+            ("foo\\_bar", "foo_bar"),
+            ("a\\b", "a\\b"),
+            ("Note: A", "Note: A"),
+            ("C++: intro", "C++: intro"),
+            ("100%20", "100%20"),
+            ("#Heading", "-"),
+            ("", "-"),
+            ("https://host/x", "-"),
+            ("mailto:a@b.org", "-"),
+        ] {
+            assert_eq!(shown(of_wikilink, inside), expected, "{inside}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! One walk over the Markdown parser's events: headings, Markdown links, and where text is no text.
+
+use std::ops::Range;
+
+use pulldown_cmark::{Event, LinkType, Options, Parser, Tag, TagEnd};
+
+use super::destination;
+use super::spans::Spans;
+use super::{Link, LinkKind};
+
+/// Most characters of a link's label that are kept.
+const MAX_LABEL_CHARS: usize = 500;
+
+/// What a walk over a body finds; offsets are the body's.
+#[derive(Debug, Default)]
+pub(super) struct Walk<'a> {
+    /// Headings in order.
+    pub(super) headings: Vec<FoundHeading<'a>>,
+    /// Markdown links and images in order of their start; of those that lead out of the wiki only the place.
+    pub(super) links: Vec<FoundLink>,
+    /// Code, HTML, mathematics, reference definitions and the destinations of links: no wikilink and no tag
+    /// stands there.
+    pub(super) masks: Spans,
+}
+
+/// A heading, with its text in pieces since wikilinks in it are found later.
+#[derive(Debug)]
+pub(super) struct FoundHeading<'a> {
+    /// 1 to 6.
+    pub(super) level: u8,
+    /// The heading's lines.
+    pub(super) range: Range<usize>,
+    /// Whether it stands in no list, quotation or the like.
+    pub(super) outermost: bool,
+    /// Its text without markup, piece by piece, each with its offset.
+    pub(super) pieces: Vec<(usize, pulldown_cmark::CowStr<'a>)>,
+}
+
+/// A Markdown link or image.
+#[derive(Debug)]
+pub(super) struct FoundLink {
+    /// The whole link.
+    pub(super) range: Range<usize>,
+    /// Whether it is an image.
+    pub(super) image: bool,
+    /// The link, where it leads into the wiki. Its line is yet to be told.
+    pub(super) link: Option<Link>,
+}
+
+/// A link whose end is yet to come.
+struct Open {
+    index: usize,
+    destination: String,
+    label: String,
+    text_end: usize,
+    range: Range<usize>,
+}
+
+/// Walks over a body.
+pub(super) fn walk(body: &str) -> Walk<'_> {
+    let options = Options::ENABLE_TABLES
+        | Options::ENABLE_FOOTNOTES
+        | Options::ENABLE_STRIKETHROUGH
+        | Options::ENABLE_TASKLISTS
+        | Options::ENABLE_MATH;
+    let events = Parser::new_ext(body, options).into_offset_iter();
+    let definitions = events.reference_definitions().iter();
+    let mut masks: Vec<Range<usize>> = definitions.map(|(_, link)| link.span.clone()).collect();
+    let mut found = Walk::default();
+    let mut open: Vec<Open> = Vec::new();
+    let mut in_heading = false;
+    let mut depth = 0_usize;
+    for (event, range) in events {
+        if let Some(open) = open.last_mut() {
+            open.text_end = open.text_end.max(range.end);
+        }
+        let text = match event {
+            Event::Start(Tag::Heading { level, .. }) => {
+                in_heading = true;
+                found.headings.push(FoundHeading {
+                    level: level as u8,
+                    range,
+                    outermost: depth == 0,
+                    pieces: Vec::new(),
+                });
+                continue;
+            }
+            Event::End(TagEnd::Heading(_)) => {
+                in_heading = false;
+                continue;
+            }
+            Event::Start(Tag::CodeBlock(_) | Tag::HtmlBlock | Tag::MetadataBlock(_)) => {
+                masks.push(range);
+                continue;
+            }
+            Event::Start(Tag::Link {
+                link_type,
+                dest_url,
+                ..
+            }) => {
+                if matches!(link_type, LinkType::Autolink | LinkType::Email) {
+                    masks.push(range.clone());
+                }
+                begin(&mut open, &mut found.links, false, &dest_url, range);
+                continue;
+            }
+            Event::Start(Tag::Image { dest_url, .. }) => {
+                begin(&mut open, &mut found.links, true, &dest_url, range);
+                continue;
+            }
+            Event::End(TagEnd::Link | TagEnd::Image) => {
+                let Some(closed) = open.pop() else { continue };
+                masks.push(closed.text_end.min(closed.range.end)..closed.range.end);
+                if let Some(outer) = open.last_mut() {
+                    append(&mut outer.label, &closed.label);
+                }
+                close(&mut found.links, closed);
+                continue;
+            }
+            Event::Start(tag) => {
+                depth += usize::from(is_container(&tag.to_end()));
+                continue;
+            }
+            Event::End(tag) => {
+                depth = depth.saturating_sub(usize::from(is_container(&tag)));
+                continue;
+            }
+            Event::Text(text) => text,
+            Event::Code(text) | Event::InlineMath(text) | Event::DisplayMath(text) => {
+                masks.push(range.clone());
+                text
+            }
+            Event::InlineHtml(_) | Event::FootnoteReference(_) => {
+                masks.push(range);
+                continue;
+            }
+            Event::SoftBreak | Event::HardBreak => " ".into(),
+            Event::Html(_) | Event::Rule | Event::TaskListMarker(_) => continue,
+        };
+        if let Some(open) = open.last_mut() {
+            append(&mut open.label, &text);
+        }
+        if in_heading && let Some(heading) = found.headings.last_mut() {
+            heading.pieces.push((range.start, text));
+        }
+    }
+    found.masks = Spans::of(masks);
+    found
+}
+
+/// Says whether blocks stand inside this one.
+fn is_container(tag: &TagEnd) -> bool {
+    matches!(
+        tag,
+        TagEnd::BlockQuote(_) | TagEnd::List(_) | TagEnd::Item | TagEnd::FootnoteDefinition
+    )
+}
+
+/// Appends to a label as far as it may grow, so that images in images in … stay linear.
+fn append(label: &mut String, text: &str) {
+    if label.len() < MAX_LABEL_CHARS {
+        label.extend(text.chars().take(MAX_LABEL_CHARS));
+    }
+}
+
+fn begin(
+    open: &mut Vec<Open>,
+    links: &mut Vec<FoundLink>,
+    image: bool,
+    destination: &str,
+    range: Range<usize>,
+) {
+    open.push(Open {
+        index: links.len(),
+        destination: destination.to_owned(),
+        label: String::new(),
+        text_end: range.start + 1,
+        range: range.clone(),
+    });
+    links.push(FoundLink {
+        range,
+        image,
+        link: None,
+    });
+}
+
+fn close(links: &mut [FoundLink], closed: Open) {
+    let Some((target, anchor)) = destination::of_markdown(&closed.destination) else {
+        return;
+    };
+    let found = &mut links[closed.index];
+    let label = closed.label.trim();
+    let told = !label.is_empty() && label != target && label != closed.destination;
+    found.link = Some(Link {
+        kind: match found.image {
+            true => LinkKind::Embed,
+            false => LinkKind::Markdown,
+        },
+        target,
+        anchor,
+        label: told.then(|| label.to_owned()),
+        line: 0,
+        range: closed.range,
+    });
+}

@@ -1,0 +1,194 @@
+//! The dead letters' table.
+
+use rusqlite::{Connection, Row, params};
+
+use super::entry::Entry;
+use crate::model::{Job, PagePath, PathError, StoreName, Timestamp};
+use crate::outbox::{DeadLetter, Death, Junk, Which, clip};
+
+/// Lays a job to rest; an earlier dead letter of its page goes.
+pub(super) fn lay(
+    db: &Connection,
+    entry: &Entry,
+    death: &Death,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    insert(
+        db,
+        Some(&entry.path),
+        line(entry, death.attempts).as_bytes(),
+        death,
+        now,
+    )
+}
+
+/// Keeps a line that is no job.
+pub(super) fn bury(db: &Connection, junk: &Junk, now: Timestamp) -> rusqlite::Result<()> {
+    insert(db, None, &junk.raw, &nameless(junk.reason.clone()), now)
+}
+
+/// Keeps an entry whose path is no page's path.
+pub(super) fn bury_entry(
+    db: &Connection,
+    entry: &Entry,
+    error: &PathError,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    let death = nameless(format!("job names no page: {error}"));
+    insert(
+        db,
+        None,
+        line(entry, entry.attempts).as_bytes(),
+        &death,
+        now,
+    )
+}
+
+fn nameless(reason: String) -> Death {
+    Death {
+        store: None,
+        reason,
+        attempts: 0,
+        version: String::new(),
+        fingerprint: String::new(),
+    }
+}
+
+/// Returns an entry in the form of the wire, also when its path is no page's.
+fn line(entry: &Entry, attempts: u32) -> String {
+    match entry.job() {
+        Ok(job) => Job {
+            retry: attempts,
+            ..job
+        }
+        .to_line(),
+        Err(_) => serde_json::json!({
+            "sha": entry.sha,
+            "output_path": entry.path,
+            "repo": entry.labels.repo,
+            "commit_sha": entry.labels.commit_sha,
+            "retry": attempts,
+        })
+        .to_string(),
+    }
+}
+
+fn insert(
+    db: &Connection,
+    path: Option<&str>,
+    raw: &[u8],
+    death: &Death,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO dead_letters
+             (path, raw, store, reason, attempts, version, fingerprint, dead_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    )?
+    .execute(params![
+        path,
+        raw,
+        death.store.map(StoreName::as_str),
+        clip(&death.reason),
+        death.attempts,
+        death.version,
+        death.fingerprint,
+        now.0
+    ])?;
+    Ok(())
+}
+
+/// Takes away a page's dead letter: every store holds the page now.
+pub(super) fn supersede(db: &Connection, path: &str) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM dead_letters WHERE path = ?1")?
+        .execute([path])?;
+    Ok(())
+}
+
+/// Returns all letters, oldest first. A path or store that this program does not know is left out; the
+/// raw line still shows it.
+pub(super) fn list(db: &Connection) -> rusqlite::Result<Vec<DeadLetter>> {
+    db.prepare_cached(
+        "SELECT id, path, raw, store, reason, attempts, version, fingerprint, dead_at
+         FROM dead_letters ORDER BY id",
+    )?
+    .query_map([], read)?
+    .collect()
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<DeadLetter> {
+    let path: Option<String> = row.get(1)?;
+    Ok(DeadLetter {
+        id: row.get(0)?,
+        path: path.and_then(|path| PagePath::parse(&path).ok()),
+        raw: row.get(2)?,
+        death: Death {
+            store: store(row.get(3)?),
+            reason: row.get(4)?,
+            attempts: row.get(5)?,
+            version: row.get(6)?,
+            fingerprint: row.get(7)?,
+        },
+        dead_at: Timestamp(row.get(8)?),
+    })
+}
+
+/// Reads a store's name; one that this program does not know is none.
+pub(super) fn store(name: Option<String>) -> Option<StoreName> {
+    name.and_then(|name| name.parse().ok())
+}
+
+/// Puts letters that name a page back as fresh jobs and returns how many.
+pub(super) fn retry(db: &Connection, which: &Which, now: Timestamp) -> rusqlite::Result<u64> {
+    let mut put_back = 0;
+    let mut select = db.prepare_cached(
+        "SELECT id, path, raw FROM dead_letters WHERE path IS NOT NULL AND id >= ?1 AND id <= ?2
+         ORDER BY id",
+    )?;
+    for (first, last) in ranges(which) {
+        let letters = select
+            .query_map([first, last], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })?
+            .collect::<rusqlite::Result<Vec<(i64, String, Vec<u8>)>>>()?;
+        for (id, path, raw) in letters {
+            let Ok(path) = PagePath::parse(&path) else {
+                continue;
+            };
+            let told = str::from_utf8(&raw)
+                .ok()
+                .and_then(|line| Job::from_line(line).ok());
+            let mut job = told.unwrap_or_else(|| Job::for_page(path.clone(), None));
+            job.path = path;
+            job.retry = 0;
+            if let Some(mut waiting) = Entry::waiting(db, job.path.as_str())? {
+                waiting.swallow_dead(&job, now);
+                waiting.save(db)?;
+            } else {
+                Entry::insert(db, &job, now)?;
+            }
+            delete(db, &Which::Ids(vec![id]))?;
+            put_back += 1;
+        }
+    }
+    Ok(put_back)
+}
+
+/// Deletes letters and returns how many.
+pub(super) fn delete(db: &Connection, which: &Which) -> rusqlite::Result<u64> {
+    let mut statement =
+        db.prepare_cached("DELETE FROM dead_letters WHERE id >= ?1 AND id <= ?2")?;
+    let mut deleted = 0;
+    for (first, last) in ranges(which) {
+        deleted += statement.execute([first, last])? as u64;
+    }
+    Ok(deleted)
+}
+
+/// Returns the ids that are meant, as ranges from first to last.
+fn ranges(which: &Which) -> Vec<(i64, i64)> {
+    match which {
+        Which::All => vec![(i64::MIN, i64::MAX)],
+        Which::Ids(ids) => ids.iter().map(|&id| (id, id)).collect(),
+    }
+}

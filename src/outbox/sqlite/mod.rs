@@ -1,0 +1,385 @@
+//! The embedded outbox: tables in `wiki.db`.
+//!
+//! One row per job; a page has at most one row that is not in flight and one that is (two unique
+//! indices). Every writing method is one `BEGIN IMMEDIATE` transaction.
+
+mod dead;
+mod entry;
+mod merge;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use self::entry::{Entry, State};
+use super::{
+    Claimed, Counts, DeadLetter, Enqueued, JobId, Junk, LONGEST_WAIT, Outbox, OutboxError, Pending,
+    Settle, Which, clip,
+};
+use crate::model::{Job, PagePath, StoreName, Timestamp};
+use crate::state::{db_failure, with_write};
+
+/// Statements kept prepared on the connection; more than this module has.
+const PREPARED: usize = 48;
+
+/// The outbox in SQLite.
+#[derive(Debug)]
+pub struct SqliteOutbox {
+    db: Connection,
+}
+
+impl SqliteOutbox {
+    /// Makes an outbox of a connection that [`crate::state::open_db`] has opened. The connection is its
+    /// own: other parts open theirs.
+    #[must_use]
+    pub fn open(db: Connection) -> Self {
+        db.set_prepared_statement_cache_capacity(PREPARED);
+        Self { db }
+    }
+}
+
+impl Outbox for SqliteOutbox {
+    fn enqueue(&mut self, jobs: &[Job], now: Timestamp) -> Result<Enqueued, OutboxError> {
+        if jobs.is_empty() {
+            return Ok(Enqueued::default());
+        }
+        let done = with_write(&mut self.db, "cannot enqueue", |tx| {
+            let mut done = Enqueued::default();
+            for job in jobs {
+                if let Some(mut waiting) = Entry::waiting(tx, job.path.as_str())? {
+                    waiting.swallow(job, now);
+                    waiting.save(tx)?;
+                    done.merged += 1;
+                } else {
+                    Entry::insert(tx, job, now)?;
+                    done.new += 1;
+                }
+            }
+            Ok(done)
+        })?;
+        fail::fail_point!("outbox.enqueued");
+        Ok(done)
+    }
+
+    fn claim(
+        &mut self,
+        max: usize,
+        lease: Duration,
+        now: Timestamp,
+    ) -> Result<Vec<Claimed>, OutboxError> {
+        if max == 0 {
+            return Ok(Vec::new());
+        }
+        let until = now.plus(lease.min(LONGEST_WAIT));
+        let claims = with_write(&mut self.db, "cannot claim jobs", |tx| {
+            let mut claims = Vec::new();
+            let entries = claimable(tx, max, now)?;
+            let mut token = next_tokens(tx, entries.len())?;
+            for entry in entries {
+                match entry.job() {
+                    Ok(job) => {
+                        entry.lend(tx, token, until.0)?;
+                        claims.push(Claimed {
+                            id: JobId(entry.id.to_string()),
+                            token,
+                            job,
+                            recoveries: entry.recoveries,
+                        });
+                        token += 1;
+                    }
+                    // A row that no longer names a page (an older program was laxer) must not stop the rest.
+                    Err(error) => {
+                        dead::bury_entry(tx, &entry, &error, now)?;
+                        entry.delete(tx)?;
+                    }
+                }
+            }
+            Ok(claims)
+        })?;
+        fail::fail_point!("outbox.claimed");
+        Ok(claims)
+    }
+
+    fn settle(&mut self, claims: &[(Claimed, Settle)], now: Timestamp) -> Result<u64, OutboxError> {
+        if claims.is_empty() {
+            return Ok(0);
+        }
+        fail::fail_point!("outbox.before_settle");
+        let refused = with_write(&mut self.db, "cannot settle jobs", |tx| {
+            let mut refused = 0;
+            for (claim, outcome) in claims {
+                match held_by(tx, claim)? {
+                    Some(entry) => settle_one(tx, entry, outcome, now)?,
+                    None => refused += 1,
+                }
+            }
+            Ok(refused)
+        })?;
+        fail::fail_point!("outbox.settled");
+        Ok(refused)
+    }
+
+    fn extend(
+        &mut self,
+        claims: &[Claimed],
+        lease: Duration,
+        now: Timestamp,
+    ) -> Result<u64, OutboxError> {
+        if claims.is_empty() {
+            return Ok(0);
+        }
+        let until = now.plus(lease.min(LONGEST_WAIT));
+        with_write(&mut self.db, "cannot extend leases", |tx| {
+            let mut lost = 0;
+            for claim in claims {
+                let changed = match claim.id.0.parse::<i64>() {
+                    Ok(id) => tx
+                        .prepare_cached(
+                            "UPDATE jobs SET lease_until = ?3
+                             WHERE id = ?1 AND state = 'in_flight' AND token = ?2",
+                        )?
+                        .execute([id, claim.token, until.0])?,
+                    // An id of another outbox.
+                    Err(_) => 0,
+                };
+                lost += u64::from(changed == 0);
+            }
+            Ok(lost)
+        })
+    }
+
+    fn recover(&mut self, all: bool, now: Timestamp) -> Result<u64, OutboxError> {
+        let latest = now.plus(LONGEST_WAIT);
+        let taken = with_write(&mut self.db, "cannot recover jobs", |tx| {
+            let lost = tx
+                .prepare_cached(entry::LOST)?
+                .query_map(params![all, now.0, latest.0], Entry::read)?
+                .collect::<rusqlite::Result<Vec<_>>>()?;
+            let taken = lost.len() as u64;
+            for mut entry in lost {
+                entry.state = State::Ready;
+                entry.recoveries = entry.recoveries.saturating_add(1);
+                put_back(tx, entry)?;
+            }
+            Ok(taken)
+        })?;
+        fail::fail_point!("outbox.recovered");
+        Ok(taken)
+    }
+
+    fn release(&mut self, store: Option<StoreName>, now: Timestamp) -> Result<u64, OutboxError> {
+        with_write(&mut self.db, "cannot release held jobs", |tx| {
+            let released = tx
+                .prepare_cached(
+                    "UPDATE jobs INDEXED BY jobs_by_due
+                     SET state = 'ready', held_for = NULL, due_at = ?2
+                     WHERE state = 'held' AND (?1 IS NULL OR held_for = ?1)",
+                )?
+                .execute(params![store.map(StoreName::as_str), now.0])?;
+            Ok(released as u64)
+        })
+    }
+
+    fn bury(&mut self, junk: &Junk, now: Timestamp) -> Result<(), OutboxError> {
+        with_write(&mut self.db, "cannot keep a line that is no job", |tx| {
+            dead::bury(tx, junk, now)
+        })
+    }
+
+    fn next_due(&mut self) -> Result<Option<Timestamp>, OutboxError> {
+        let earliest = |state: State| -> rusqlite::Result<Option<i64>> {
+            self.db
+                .prepare_cached(
+                    "SELECT due_at FROM jobs INDEXED BY jobs_by_due
+                     WHERE state = ?1 AND due_at IS NOT NULL ORDER BY due_at LIMIT 1",
+                )?
+                .query_row([state], |row| row.get(0))
+                .optional()
+        };
+        let both = || Ok([earliest(State::Delayed)?, earliest(State::Held)?]);
+        both()
+            .map(|both| both.into_iter().flatten().min().map(Timestamp))
+            .map_err(|e| db_failure("cannot read the outbox", &e))
+    }
+
+    fn counts(&mut self, now: Timestamp) -> Result<Counts, OutboxError> {
+        let read = || {
+            self.db
+                .prepare_cached(
+                    "SELECT (SELECT count(*) FROM jobs WHERE state = 'ready'),
+                            (SELECT count(*) FROM jobs WHERE state = 'delayed'),
+                            (SELECT count(*) FROM jobs
+                             WHERE state = 'delayed' AND due_at > ?1 AND due_at <= ?2),
+                            (SELECT count(*) FROM jobs WHERE state = 'in_flight'),
+                            (SELECT count(*) FROM jobs WHERE state = 'held'),
+                            (SELECT count(*) FROM dead_letters)",
+                )?
+                .query_row([now.0, now.plus(LONGEST_WAIT).0], |row| {
+                    let count = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
+                    Ok(Counts {
+                        waiting: count(0)? + count(1)? - count(2)?,
+                        delayed: count(2)?,
+                        in_flight: count(3)?,
+                        held: count(4)?,
+                        dead: count(5)?,
+                    })
+                })
+        };
+        read().map_err(|e| db_failure("cannot count the outbox", &e))
+    }
+
+    fn pending(&mut self, limit: usize) -> Result<Vec<Pending>, OutboxError> {
+        let read = || {
+            let mut pending = Vec::new();
+            let mut statement = self.db.prepare_cached(
+                "SELECT path, held_for, reason, attempts, enqueued_at FROM jobs ORDER BY id LIMIT ?1",
+            )?;
+            let mut rows = statement.query([as_limit(limit)])?;
+            while let Some(row) = rows.next()? {
+                // A row that names no page is buried by the next claim.
+                if let Ok(path) = PagePath::parse(row.get_ref(0)?.as_str()?) {
+                    pending.push(Pending {
+                        path,
+                        held_for: dead::store(row.get(1)?),
+                        reason: row.get(2)?,
+                        attempts: row.get(3)?,
+                        since: Timestamp(row.get(4)?),
+                    });
+                }
+            }
+            Ok(pending)
+        };
+        read().map_err(|e| db_failure("cannot list the outbox", &e))
+    }
+
+    fn dead(&mut self) -> Result<Vec<DeadLetter>, OutboxError> {
+        dead::list(&self.db).map_err(|e| db_failure("cannot list the dead letters", &e))
+    }
+
+    fn retry_dead(&mut self, which: &Which, now: Timestamp) -> Result<u64, OutboxError> {
+        with_write(&mut self.db, "cannot retry dead letters", |tx| {
+            dead::retry(tx, which, now)
+        })
+    }
+
+    fn drop_dead(&mut self, which: &Which) -> Result<u64, OutboxError> {
+        with_write(&mut self.db, "cannot drop dead letters", |tx| {
+            dead::delete(tx, which)
+        })
+    }
+}
+
+/// Returns the entries to claim, oldest first.
+fn claimable(db: &Connection, max: usize, now: Timestamp) -> rusqlite::Result<Vec<Entry>> {
+    const EVER: (i64, i64) = (i64::MIN, i64::MAX);
+    let due = (i64::MIN, now.0);
+    // Nobody may ask for a longer wait, so the clock was set back since.
+    let beyond = (now.plus(LONGEST_WAIT).0, i64::MAX);
+    let mut statement = db.prepare_cached(entry::CLAIMABLE)?;
+    let mut entries = Vec::new();
+    for (state, (after, to)) in [
+        (State::Ready, EVER),
+        (State::Delayed, due),
+        (State::Held, due),
+        (State::Delayed, beyond),
+        (State::Held, beyond),
+    ] {
+        for entry in statement.query_map(params![state, after, to, as_limit(max)], Entry::read)? {
+            entries.push(entry?);
+        }
+    }
+    entries.sort_by_key(|entry| (entry.due_at, entry.id));
+    entries.truncate(max);
+    Ok(entries)
+}
+
+/// Takes `count` fencing tokens, each greater than all before, and returns the first.
+fn next_tokens(db: &Connection, count: usize) -> rusqlite::Result<i64> {
+    if count == 0 {
+        // An idle claim writes nothing, and so need not wait for the disk.
+        return Ok(0);
+    }
+    let count = as_limit(count);
+    let last: i64 = db
+        .prepare_cached("UPDATE outbox_token SET last = last + ?1 RETURNING last")?
+        .query_row([count], |row| row.get(0))?;
+    Ok(last - count + 1)
+}
+
+/// Returns the entry that this claim still holds.
+fn held_by(db: &Connection, claim: &Claimed) -> rusqlite::Result<Option<Entry>> {
+    match claim.id.0.parse() {
+        Ok(id) => Entry::claimed(db, id, claim.token),
+        // An id of another outbox.
+        Err(_) => Ok(None),
+    }
+}
+
+fn settle_one(
+    db: &Connection,
+    mut entry: Entry,
+    outcome: &Settle,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    let latest = now.plus(LONGEST_WAIT);
+    // It came out of the worker's hands alive.
+    entry.recoveries = 0;
+    match outcome {
+        Settle::Ack => {
+            entry.delete(db)?;
+            dead::supersede(db, &entry.path)
+        }
+        Settle::Swallow => entry.delete(db),
+        Settle::RetryAt {
+            at,
+            attempts,
+            version,
+            reason,
+        } => {
+            entry.state = if *at > now {
+                State::Delayed
+            } else {
+                State::Ready
+            };
+            entry.due_at = Some((*at).min(latest).0);
+            entry.attempts = *attempts;
+            entry.version.clone_from(version);
+            clip(reason).clone_into(&mut entry.reason);
+            put_back(db, entry)
+        }
+        Settle::Hold {
+            store,
+            until,
+            version,
+            reason,
+        } => {
+            entry.version.clone_from(version);
+            entry.state = State::Held;
+            entry.held_for = Some(store.as_str().to_owned());
+            entry.due_at = until.map(|until| until.min(latest).0);
+            clip(reason).clone_into(&mut entry.reason);
+            put_back(db, entry)
+        }
+        Settle::Dead(death) => {
+            entry.delete(db)?;
+            dead::lay(db, &entry, death, now)
+        }
+    }
+}
+
+/// Writes an entry that comes out of a worker's hands, joined with the one enqueued meanwhile.
+fn put_back(db: &Connection, entry: Entry) -> rusqlite::Result<()> {
+    match Entry::waiting(db, &entry.path)? {
+        Some(newer) => {
+            newer.delete(db)?;
+            entry.join(newer).save(db)
+        }
+        None => entry.save(db),
+    }
+}
+
+fn as_limit(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

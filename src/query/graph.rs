@@ -1,0 +1,463 @@
+//! Questions to the graph: who links here, what is broken, what nobody links to.
+//!
+//! Every row has `path`, `title`, `kind`, `label` and `anchor`, and every list the same order on every run.
+
+use rusqlite::{Connection, Row, params};
+use serde::Serialize;
+
+use crate::model::Failure;
+use crate::state::db_failure;
+use crate::stores::graph::{find_pages, placeholder_key};
+
+/// Candidates that an error names at most.
+const CANDIDATES: usize = 20;
+
+/// A link, seen from the page that it leads to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LinkRow {
+    /// The page that links.
+    pub path: String,
+    /// Its title.
+    pub title: String,
+    /// `wikilink`, `markdown` or `embed`.
+    pub kind: String,
+    /// The visible text, where it is not the target itself.
+    pub label: Option<String>,
+    /// The part after `#`.
+    pub anchor: Option<String>,
+    /// The target as written.
+    pub target: String,
+    /// Line in the file, from 1.
+    pub line: i64,
+}
+
+/// A link that leads to no page, or could lead to several.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BrokenRow {
+    /// The page that links.
+    pub path: String,
+    /// Its title.
+    pub title: String,
+    /// `wikilink`, `markdown` or `embed`.
+    pub kind: String,
+    /// The visible text, where it is not the target itself.
+    pub label: Option<String>,
+    /// The part after `#`.
+    pub anchor: Option<String>,
+    /// The target as written.
+    pub target: String,
+    /// Line in the file, from 1.
+    pub line: i64,
+    /// Whether several pages are equally good; else there is none.
+    pub ambiguous: bool,
+    /// The page that an ambiguous link was decided to lead to.
+    pub leads_to: Option<String>,
+}
+
+/// A page by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PageRow {
+    /// The page.
+    pub path: String,
+    /// Its title.
+    pub title: String,
+    /// Always `page`.
+    pub kind: &'static str,
+    /// Always `None`.
+    pub label: Option<String>,
+    /// Always `None`.
+    pub anchor: Option<String>,
+}
+
+/// A page whose path differs from another's only by case or Unicode normal form.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ConflictRow {
+    /// The page.
+    pub path: String,
+    /// Its title.
+    pub title: String,
+    /// Always `conflict`.
+    pub kind: &'static str,
+    /// Always `None`.
+    pub label: Option<String>,
+    /// Always `None`.
+    pub anchor: Option<String>,
+    /// The others' paths, in the order of their bytes.
+    pub with: Vec<String>,
+}
+
+/// Why a name is not one page.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FindError {
+    /// No page has this path, name, alias or title.
+    #[error("no page {0:?} in the graph")]
+    None(String),
+    /// Several pages are equally good.
+    #[error("{name:?} names several pages: {}", .candidates.join(", "))]
+    Several {
+        /// The name.
+        name: String,
+        /// Their paths, best first, at most 20.
+        candidates: Vec<String>,
+    },
+    /// The graph could not be read.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+}
+
+fn failed(error: &rusqlite::Error) -> Failure {
+    db_failure("cannot read the graph", error)
+}
+
+fn rows<T>(
+    db: &Connection,
+    sql: &str,
+    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    params: impl rusqlite::Params,
+) -> Result<Vec<T>, Failure> {
+    let run = || -> rusqlite::Result<Vec<T>> {
+        db.prepare_cached(sql)?.query_map(params, read)?.collect()
+    };
+    run().map_err(|e| failed(&e))
+}
+
+/// Returns the one page that a user means: by its path, with or without the wiki's folder in front and the
+/// extension behind, or by a name that a link could use.
+///
+/// # Errors
+/// [`FindError`].
+pub fn find_page(db: &Connection, pages_dir: &str, name: &str) -> Result<String, FindError> {
+    let mut found = find_pages(db, pages_dir, name, CANDIDATES).map_err(|e| failed(&e))?;
+    match found.len() {
+        0 => Err(FindError::None(name.into())),
+        1 => Ok(found.remove(0)),
+        _ => Err(FindError::Several {
+            name: name.into(),
+            candidates: found,
+        }),
+    }
+}
+
+/// Returns the links to a page, by linking page and place in it. `path_or_name` is as for [`find_page`]; where it
+/// is no page but links to it exist all the same, those are returned.
+///
+/// # Errors
+/// [`FindError`].
+pub fn backlinks(
+    db: &Connection,
+    pages_dir: &str,
+    path_or_name: &str,
+) -> Result<Vec<LinkRow>, FindError> {
+    const SELECT: &str = "SELECT l.path, p.title, l.kind, l.label, l.anchor, l.target, l.line
+         FROM graph_links AS l JOIN graph_pages AS p ON p.path = l.path";
+    let read = |row: &Row<'_>| {
+        Ok(LinkRow {
+            path: row.get(0)?,
+            title: row.get(1)?,
+            kind: row.get(2)?,
+            label: row.get(3)?,
+            anchor: row.get(4)?,
+            target: row.get(5)?,
+            line: row.get(6)?,
+        })
+    };
+    match find_page(db, pages_dir, path_or_name) {
+        Ok(page) => {
+            let sql = format!("{SELECT} WHERE l.dst = ?1 ORDER BY l.path, l.ordinal");
+            Ok(rows(db, &sql, read, [page])?)
+        }
+        Err(FindError::None(name)) => {
+            let wants = placeholder_key(pages_dir, &name);
+            let sql = format!(
+                "{SELECT} WHERE l.leads_to = 'placeholder' AND l.wants = ?1 ORDER BY l.path, l.ordinal"
+            );
+            let links = rows(db, &sql, read, [wants])?;
+            if links.is_empty() {
+                return Err(FindError::None(name));
+            }
+            Ok(links)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the links that lead to no page, and those that could lead to several, by page and place in it. Links
+/// to files that are no pages are not among them.
+///
+/// # Errors
+/// `Busy`, `Refused` and `Down`, as [`db_failure`] sorts them.
+pub fn broken(db: &Connection) -> Result<Vec<BrokenRow>, Failure> {
+    rows(
+        db,
+        "SELECT l.path, p.title, l.kind, l.label, l.anchor, l.target, l.line, l.ambiguous, l.dst, l.ordinal
+         FROM graph_links AS l JOIN graph_pages AS p ON p.path = l.path
+         WHERE l.leads_to = 'placeholder' OR l.ambiguous <> 0
+         ORDER BY l.path, l.ordinal",
+        |row| {
+            Ok(BrokenRow {
+                path: row.get(0)?,
+                title: row.get(1)?,
+                kind: row.get(2)?,
+                label: row.get(3)?,
+                anchor: row.get(4)?,
+                target: row.get(5)?,
+                line: row.get(6)?,
+                ambiguous: row.get(7)?,
+                leads_to: row.get(8)?,
+            })
+        },
+        params![],
+    )
+}
+
+/// Returns the pages that no other page links to, by path.
+///
+/// # Errors
+/// `Busy`, `Refused` and `Down`, as [`db_failure`] sorts them.
+pub fn orphans(db: &Connection) -> Result<Vec<PageRow>, Failure> {
+    rows(
+        db,
+        "SELECT path, title FROM orphan_pages ORDER BY path",
+        |row| {
+            Ok(PageRow {
+                path: row.get(0)?,
+                title: row.get(1)?,
+                kind: "page",
+                label: None,
+                anchor: None,
+            })
+        },
+        params![],
+    )
+}
+
+/// Returns the pages whose paths differ only by case or Unicode normal form, side by side.
+///
+/// # Errors
+/// `Busy`, `Refused` and `Down`, as [`db_failure`] sorts them.
+pub fn conflicts(db: &Connection) -> Result<Vec<ConflictRow>, Failure> {
+    let found = rows(
+        db,
+        "SELECT key, path, title FROM graph_pages WHERE key IN
+             (SELECT key FROM graph_pages GROUP BY key HAVING count(*) > 1)
+         ORDER BY key, path",
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        params![],
+    )?;
+    let same_key = |a: &(String, String, String), b: &(String, String, String)| a.0 == b.0;
+    Ok(found
+        .chunk_by(same_key)
+        .flat_map(|pages| {
+            pages.iter().map(|(_, path, title)| ConflictRow {
+                path: path.clone(),
+                title: title.clone(),
+                kind: "conflict",
+                label: None,
+                anchor: None,
+                with: pages
+                    .iter()
+                    .map(|(_, other, _)| other.clone())
+                    .filter(|other| other != path)
+                    .collect(),
+            })
+        })
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::{Change, Labels, Page, PagePath};
+    use crate::state::open_db;
+    use crate::stores::Store as _;
+    use crate::stores::graph::GraphStore;
+
+    /// A graph of pages, on disk, seen by a second connection as the command line sees it.
+    fn graph(pages: &[(&str, &str)]) -> (tempfile::TempDir, Connection) {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("wiki.db");
+        let changes: Vec<Change> = pages
+            .iter()
+            .map(|(path, text)| {
+                let path = PagePath::parse(path).expect("a page's path");
+                Change::Put(Arc::new(Page::new(path, (*text).into(), Labels::default())))
+            })
+            .collect();
+        GraphStore::open(open_db(&path).expect("a database"), "w")
+            .apply(&changes, 1)
+            .expect("applied");
+        let db = open_db(&path).expect("a database");
+        (dir, db)
+    }
+
+    fn paths<T>(rows: &[T], path: impl Fn(&T) -> &str) -> Vec<&str> {
+        rows.iter().map(path).collect()
+    }
+
+    #[test]
+    fn backlinks_name_each_link_to_a_page_or_to_a_placeholder() {
+        let (_dir, db) = graph(&[
+            ("w/a.md", "# A\n\n[[b#Heading|label]] [again](b.md)\n"),
+            ("w/b.md", "# B\n\n![[New Page]]\n"),
+            ("w/c.md", "[[new page.md]]\n"),
+        ]);
+        let links = backlinks(&db, "w", "w/b.md").expect("a page");
+        assert_eq!(
+            serde_json::to_value(&links).expect("JSON"),
+            serde_json::json!([
+                {"path": "w/a.md", "title": "A", "kind": "wikilink", "label": "label", "anchor": "Heading",
+                 "target": "b", "line": 3},
+                {"path": "w/a.md", "title": "A", "kind": "markdown", "label": "again", "anchor": null,
+                 "target": "b.md", "line": 3},
+            ])
+        );
+        for name in ["b", "B", "b.md", "/b", "./w/b.md", "w/b"] {
+            assert_eq!(backlinks(&db, "w", name).expect(name), links, "{name}");
+        }
+        let missing = backlinks(&db, "w", "New Page").expect("a placeholder");
+        assert_eq!(paths(&missing, |row| &row.path), ["w/b.md", "w/c.md"]);
+        assert_eq!(
+            backlinks(&db, "w", "nothing"),
+            Err(FindError::None("nothing".into()))
+        );
+    }
+
+    #[test]
+    fn a_name_of_several_pages_lists_them_all() {
+        let (_dir, db) = graph(&[
+            ("w/e/x.md", ""),
+            ("w/d/x.md", ""),
+            ("w/f/x.md", ""),
+            ("w/f/g/x.md", ""),
+        ]);
+        let candidates = ["w/d/x.md", "w/e/x.md", "w/f/x.md"]
+            .map(String::from)
+            .to_vec();
+        assert_eq!(find_page(&db, "w", "w/f/x.md"), Ok("w/f/x.md".into()));
+        assert_eq!(find_page(&db, "w", "g/x"), Ok("w/f/g/x.md".into()));
+        let error = find_page(&db, "w", "x").expect_err("several");
+        assert_eq!(
+            error,
+            FindError::Several {
+                name: "x".into(),
+                candidates
+            }
+        );
+        assert_eq!(
+            error.to_string(),
+            r#""x" names several pages: w/d/x.md, w/e/x.md, w/f/x.md"#
+        );
+    }
+
+    #[test]
+    fn broken_lists_missing_and_ambiguous_targets_but_no_files() {
+        let (_dir, db) = graph(&[
+            (
+                "w/a.md",
+                "[[d]] [[missing]]\n\n[p](p.pdf) ![[i.png]] [[x]]\n",
+            ),
+            ("w/d.md", "[t](gone.md#h)\n"),
+            ("w/1/x.md", ""),
+            ("w/2/x.md", ""),
+        ]);
+        let rows: Vec<_> = broken(&db)
+            .expect("readable")
+            .into_iter()
+            .map(|row| (row.path, row.target, row.line, row.ambiguous, row.leads_to))
+            .collect();
+        let row = |path: &str, target: &str, line, leads_to: Option<&str>| {
+            (
+                path.to_owned(),
+                target.to_owned(),
+                line,
+                leads_to.is_some(),
+                leads_to.map(String::from),
+            )
+        };
+        assert_eq!(
+            rows,
+            [
+                row("w/a.md", "missing", 1, None),
+                row("w/a.md", "x", 3, Some("w/1/x.md")),
+                row("w/d.md", "gone.md", 1, None),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_page_that_only_links_to_itself_is_an_orphan() {
+        let (_dir, db) = graph(&[("w/a.md", "[[b]]"), ("w/b.md", ""), ("w/c.md", "[[c]]")]);
+        let rows = orphans(&db).expect("readable");
+        assert_eq!(paths(&rows, |row| &row.path), ["w/a.md", "w/c.md"]);
+    }
+
+    #[test]
+    fn names_that_differ_by_case_or_normal_form_are_conflicts() {
+        let (nfc, nfd) = ("w/\u{e9}.md", "w/e\u{301}.md");
+        let (_dir, db) = graph(&[
+            ("w/Finance/a.md", ""),
+            ("w/finance/a.md", ""),
+            (nfc, ""),
+            (nfd, ""),
+            ("w/a b.md", ""),
+            ("w/a-b.md", ""),
+        ]);
+        let rows = conflicts(&db).expect("readable");
+        assert_eq!(
+            rows.iter()
+                .map(|row| (row.path.as_str(), row.with.join(" ")))
+                .collect::<Vec<_>>(),
+            [
+                ("w/Finance/a.md", "w/finance/a.md".into()),
+                ("w/finance/a.md", "w/Finance/a.md".into()),
+                (nfd, nfc.into()),
+                (nfc, nfd.into()),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_views_answer_those_who_open_the_database_themselves() {
+        let (_dir, db) = graph(&[
+            (
+                "w/a.md",
+                "---\ntags: [t]\nsymbol: crate::f\n---\n[[b]] [[New]] [[new]]\n",
+            ),
+            ("w/b.md", "#t"),
+        ]);
+        let list = |sql: &str| -> Vec<String> {
+            let mut select = db.prepare(sql).expect("a view");
+            let rows = select.query_map([], |row| row.get(0)).expect("rows");
+            rows.collect::<rusqlite::Result<_>>().expect("texts")
+        };
+        assert_eq!(
+            list("SELECT source || ' ' || target FROM page_links"),
+            ["w/a.md w/b.md"]
+        );
+        assert_eq!(list("SELECT target FROM broken_links"), ["New", "new"]);
+        assert_eq!(list("SELECT path FROM orphan_pages"), ["w/a.md"]);
+        assert_eq!(
+            list("SELECT node FROM graph_nodes ORDER BY node"),
+            [
+                "placeholder:new",
+                "symbol:crate::f",
+                "tag:t",
+                "w/a.md",
+                "w/b.md"
+            ]
+        );
+        assert_eq!(
+            list("SELECT source || ' ' || target FROM graph_edges ORDER BY 1"),
+            [
+                "w/a.md placeholder:new",
+                "w/a.md placeholder:new",
+                "w/a.md symbol:crate::f",
+                "w/a.md tag:t",
+                "w/a.md w/b.md",
+                "w/b.md tag:t"
+            ]
+        );
+    }
+}

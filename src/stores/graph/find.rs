@@ -1,0 +1,60 @@
+//! The page that a person means by a path or a name.
+
+use rusqlite::Connection;
+
+use super::names::Root;
+use super::plan::plan;
+use super::resolve::Resolver;
+use crate::model::markdown::LinkKind;
+
+/// Returns the pages that are equally good answers to a path (from the repository or from the wiki's root) or to
+/// any name that a link could use, best first, at most `most`.
+pub(crate) fn find_pages(
+    db: &Connection,
+    pages_dir: &str,
+    name: &str,
+    most: usize,
+) -> rusqlite::Result<Vec<String>> {
+    let root = Root::new(pages_dir);
+    let name = name.trim();
+    let mut resolver = Resolver::with_most(db, most);
+    for target in targets(&root, name) {
+        let plan = plan(&root, &page_at(&root), LinkKind::Wikilink, &target);
+        if let Some((_, found)) = resolver.find(&plan)? {
+            let best = found.first().map(|page| page.depth);
+            return Ok(found
+                .into_iter()
+                .take_while(|page| Some(page.depth) == best)
+                .map(|page| page.path)
+                .collect());
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Returns the key that names the placeholder of a page that does not exist.
+pub(crate) fn placeholder_key(pages_dir: &str, name: &str) -> String {
+    let root = Root::new(pages_dir);
+    let target = root.relative(name.trim()).to_owned();
+    plan(&root, &page_at(&root), LinkKind::Wikilink, &target).wants
+}
+
+/// A path from the repository's root is looked for first, then the name as a link at the wiki's root would have
+/// it.
+fn targets(root: &Root, name: &str) -> Vec<String> {
+    let path = name.trim_start_matches("./");
+    let mut targets = Vec::new();
+    if root.relative(path).len() < path.len() {
+        targets.push(format!("/{}", root.relative(path)));
+    }
+    targets.push(name.to_owned());
+    targets
+}
+
+/// A page's path at the wiki's root: where the name is looked for from.
+fn page_at(root: &Root) -> String {
+    match root.as_str() {
+        "" => "?.md".into(),
+        root => format!("{root}/?.md"),
+    }
+}

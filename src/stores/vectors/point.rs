@@ -1,0 +1,263 @@
+//! Points: what stands in Qdrant for a page, the same for every engine.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use crate::embed::{self, Sparse, bm25};
+use crate::model::{ContentSha, Page};
+
+/// The name of the sparse vector that each point has.
+pub(super) const BM25: &str = "bm25";
+
+/// The `commit_sha` of a page that nobody gave one.
+const NO_COMMIT: &str = "0000000000000000000000000000000000000000";
+
+/// The `lang` of a page that names none.
+const LANG: &str = "md";
+
+/// The payload fields that deletes and look-ups filter on; each gets a keyword index.
+pub(super) const INDEXED: [&str; 3] = ["path", "repo", "wiki"];
+
+/// A point: one section of one page, or a wiki's meta point (see [`Meta`]).
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Point {
+    pub(super) id: Uuid,
+    pub(super) payload: Map<String, Value>,
+    /// `None` for the meta point. A section without tokens has an empty one all the same: an engine may
+    /// leave the old vector where an upsert names none. Read back, an empty one may be `None`.
+    pub(super) bm25: Option<Sparse>,
+}
+
+/// What a point is about beside the page: whose it is and how it was made.
+#[derive(Debug, Clone)]
+pub(super) struct Owner<'a> {
+    pub(super) wiki: &'a str,
+    pub(super) repo_name: &'a str,
+    pub(super) fingerprint: &'a str,
+}
+
+/// The four parts of the point key `repo@commit_sha::lang::symbol_path`.
+struct Key {
+    repo: String,
+    commit_sha: String,
+    lang: String,
+    symbol_path: String,
+}
+
+impl Key {
+    /// Takes each part from front matter, else from the last job, else the default.
+    fn of(page: &Page, repo_name: &str) -> Self {
+        let matter = &page.document().front_matter;
+        let pick = |first: &Option<String>, second: &str, last: &str| {
+            first
+                .as_deref()
+                .into_iter()
+                .chain([second])
+                .find(|text| !text.is_empty())
+                .unwrap_or(last)
+                .to_owned()
+        };
+        Self {
+            repo: pick(&matter.repo, &page.labels.repo, repo_name),
+            commit_sha: pick(&matter.commit, &page.labels.commit_sha, NO_COMMIT),
+            lang: pick(&matter.lang, "", LANG),
+            symbol_path: pick(&matter.symbol, "", page.path.without_extension()),
+        }
+    }
+
+    fn text(&self) -> String {
+        let Self {
+            repo,
+            commit_sha,
+            lang,
+            symbol_path,
+        } = self;
+        format!("{repo}@{commit_sha}::{lang}::{symbol_path}")
+    }
+}
+
+/// Returns the id of a section's point: the UUIDv5, in the URL namespace, of the point key, `#`, the
+/// section's number, and, each on a line of its own, the wiki's id and the page's path.
+///
+/// The last two keep apart what shares a key: two pages whose front matter names the same symbol, and two
+/// wikis in one collection.
+fn point_id(key: &str, section: usize, wiki: &str, path: &str) -> Uuid {
+    let name = format!("{key}#{section}\n{wiki}\n{path}");
+    Uuid::new_v5(&Uuid::NAMESPACE_URL, name.as_bytes())
+}
+
+/// Returns a page's points, one per section, in order. A page without text has one, with its title.
+pub(super) fn points_of(page: &Page, owner: &Owner<'_>) -> Vec<Point> {
+    let document = page.document();
+    let key = Key::of(page, owner.repo_name);
+    let point_key = key.text();
+    let page_sha = page.sha.to_string();
+    let count = document.sections.len().max(1);
+    let point = |section: usize, trail: &[String], text: &str| {
+        let passage = embed::passage(&document.title, trail, text);
+        let payload = json!({
+            "repo": key.repo,
+            "commit_sha": key.commit_sha,
+            "lang": key.lang,
+            "symbol_path": key.symbol_path,
+            "point_key": point_key,
+            "wiki": owner.wiki,
+            "path": page.path.as_str(),
+            "title": document.title,
+            "heading": trail,
+            "section": section,
+            "sections": count,
+            "page_sha": page_sha,
+            "section_sha": ContentSha::of(passage.as_bytes()).to_string(),
+            "fingerprint": owner.fingerprint,
+            "text": text,
+            "tags": document.tags,
+        });
+        Point {
+            id: point_id(&point_key, section, owner.wiki, page.path.as_str()),
+            payload: object(payload),
+            bm25: Some(bm25::document(&document.title, &passage)),
+        }
+    };
+    if document.sections.is_empty() {
+        return vec![point(0, &[], "")];
+    }
+    document
+        .sections
+        .iter()
+        .enumerate()
+        .map(|(number, section)| point(number, &section.trail, &section.text))
+        .collect()
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+impl Point {
+    /// Returns a text of the payload; empty when it is not there.
+    pub(super) fn text(&self, field: &str) -> &str {
+        self.payload
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or("")
+    }
+
+    /// Says whether it is a wiki's meta point and no section.
+    pub(super) fn is_meta(&self) -> bool {
+        self.payload.contains_key("kind")
+    }
+
+    /// Returns a hash over all that the point holds: id, payload (whatever the order of its fields) and
+    /// the weights to the bit.
+    pub(super) fn hash(&self) -> [u8; 16] {
+        let mut hasher = Sha256::new();
+        hasher.update(self.id.as_bytes());
+        let fields: BTreeMap<&String, &Value> = self.payload.iter().collect();
+        for (name, value) in fields {
+            hasher.update(name.as_bytes());
+            hasher.update([0]);
+            hasher.update(value.to_string().as_bytes());
+            hasher.update([0]);
+        }
+        if let Some(vector) = &self.bm25 {
+            for (index, value) in vector.indices.iter().zip(&vector.values) {
+                hasher.update(index.to_le_bytes());
+                hasher.update(value.to_bits().to_le_bytes());
+            }
+        }
+        let whole: [u8; 32] = hasher.finalize().into();
+        *whole
+            .first_chunk()
+            .expect("the half of 32 bytes is 16 bytes")
+    }
+}
+
+/// The points of one page, as hashes: what a digest is made of.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Digests(Vec<[u8; 16]>);
+
+impl Digests {
+    pub(super) fn of(points: &[Point]) -> Self {
+        Self(points.iter().map(Point::hash).collect())
+    }
+
+    pub(super) fn push(&mut self, point: &Point) {
+        self.0.push(point.hash());
+    }
+
+    /// Returns one digest of all, in hex; the order in which they came does not matter.
+    pub(super) fn digest(mut self) -> String {
+        self.0.sort_unstable();
+        let mut hasher = Sha256::new();
+        for hash in &self.0 {
+            hasher.update(hash);
+        }
+        hasher
+            .finalize()
+            .iter()
+            .fold(String::with_capacity(64), |mut hex, byte| {
+                write!(hex, "{byte:02x}").expect("writing to a string cannot fail");
+                hex
+            })
+    }
+}
+
+/// A wiki's meta point: which store this is, and at which epoch. Without vectors, so never found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Meta {
+    pub(super) wiki: String,
+    pub(super) id: String,
+    pub(super) epoch: i64,
+}
+
+/// What the meta point's `kind` is.
+pub(super) const META: &str = "meta";
+
+/// Raised when the layout of points changes; part of the fingerprint.
+pub(super) const SCHEMA: u32 = 1;
+
+impl Meta {
+    /// Returns the id of a wiki's meta point.
+    pub(super) fn point_id(wiki: &str) -> Uuid {
+        Uuid::new_v5(
+            &Uuid::NAMESPACE_URL,
+            format!("wiki-sync/meta/{wiki}").as_bytes(),
+        )
+    }
+
+    pub(super) fn to_point(&self, fingerprint: &str) -> Point {
+        Point {
+            id: Self::point_id(&self.wiki),
+            payload: object(json!({
+                "kind": META,
+                "wiki": self.wiki,
+                "id": self.id,
+                "epoch": self.epoch,
+                "schema": SCHEMA,
+                "fingerprint": fingerprint,
+            })),
+            bm25: None,
+        }
+    }
+
+    /// Reads a meta point; `None` when the point is none.
+    pub(super) fn from_point(point: &Point) -> Option<Self> {
+        (point.text("kind") == META).then(|| Self {
+            wiki: point.text("wiki").into(),
+            id: point.text("id").into(),
+            epoch: point
+                .payload
+                .get("epoch")
+                .and_then(Value::as_i64)
+                .unwrap_or(0),
+        })
+    }
+}

@@ -1,0 +1,119 @@
+//! Search: from a query to pages, best first.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use super::VectorStore;
+use super::point::Point;
+use crate::embed::bm25;
+use crate::model::Failure;
+
+/// How many sections are asked for at first for each page wanted. Pages have about ten; that two of ten
+/// hits belong to one page is common, that all do is not.
+const SECTIONS_PER_PAGE: usize = 4;
+
+/// How many sections are asked for at most.
+const MOST_SECTIONS: usize = 10_000;
+
+/// A page that was found, with its best section.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hit {
+    /// The page, as the store names it.
+    pub path: String,
+    /// Its title.
+    pub title: String,
+    /// The headings above the section, outermost first, its own last.
+    pub heading: Vec<String>,
+    /// The BM25 score of the section; more is better, and only within one answer.
+    pub score: f32,
+    /// The section's text, Markdown.
+    pub text: String,
+    /// The SHA of the page that was indexed, in hex.
+    pub page_sha: String,
+    /// The id of the section's point.
+    pub point_id: String,
+    /// The section's number in the page, from 0.
+    pub section: usize,
+}
+
+impl VectorStore {
+    /// Returns the pages that share words with `query`, best section first, at most `limit`, one hit a page.
+    ///
+    /// Equal scores are ordered by path, then section. Nothing is found by a query without words, nor in a
+    /// store that is not there; none is created. Waits its turn where a drain has the shard.
+    ///
+    /// # Errors
+    /// `Busy` when the turn does not come in time, `Refused` and `Down` as with every use of the store.
+    pub fn search(&mut self, query: &str, limit: usize) -> Result<Vec<Hit>, Failure> {
+        let query = bm25::query(query);
+        if query.is_empty() || limit == 0 || !self.engine.ready(false)? {
+            return Ok(Vec::new());
+        }
+        let mut ask = limit
+            .saturating_mul(SECTIONS_PER_PAGE)
+            .clamp(50, MOST_SECTIONS);
+        loop {
+            let found = self.engine.query(&self.settings.wiki_id, &query, ask)?;
+            let all = found.len() < ask || ask == MOST_SECTIONS;
+            let worst = found.last().map_or(0.0, |(score, _)| *score);
+            let mut hits = by_page(found);
+            // Sections as good as the worst one may have been cut off: not until their score is
+            // passed is the order of the first `limit` pages certain.
+            let certain = hits.get(limit - 1).is_some_and(|hit| hit.score > worst);
+            if all || certain {
+                hits.truncate(limit);
+                return Ok(hits);
+            }
+            ask = ask.saturating_mul(4).min(MOST_SECTIONS);
+        }
+    }
+}
+
+fn by_page(found: Vec<(f32, Point)>) -> Vec<Hit> {
+    let mut best = HashMap::<String, Hit>::new();
+    for (score, point) in found {
+        let hit = hit(score, &point);
+        match best.entry(hit.path.clone()) {
+            Entry::Vacant(free) => {
+                free.insert(hit);
+            }
+            Entry::Occupied(mut other) => {
+                let known = other.get();
+                if hit.score > known.score
+                    || (hit.score.total_cmp(&known.score).is_eq() && hit.section < known.section)
+                {
+                    other.insert(hit);
+                }
+            }
+        }
+    }
+    let mut hits: Vec<Hit> = best.into_values().collect();
+    hits.sort_unstable_by(|a, b| {
+        b.score
+            .total_cmp(&a.score)
+            .then_with(|| a.path.cmp(&b.path))
+    });
+    hits
+}
+
+fn hit(score: f32, point: &Point) -> Hit {
+    let heading = point.payload.get("heading").and_then(|v| v.as_array());
+    let section = point
+        .payload
+        .get("section")
+        .and_then(serde_json::Value::as_u64);
+    Hit {
+        path: point.text("path").into(),
+        title: point.text("title").into(),
+        heading: heading
+            .into_iter()
+            .flatten()
+            .filter_map(|part| part.as_str().map(Into::into))
+            .collect(),
+        score,
+        text: point.text("text").into(),
+        page_sha: point.text("page_sha").into(),
+        point_id: point.id.to_string(),
+        section: section.and_then(|n| n.try_into().ok()).unwrap_or(0),
+    }
+}

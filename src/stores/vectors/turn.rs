@@ -1,0 +1,95 @@
+//! Whose turn it is with the shard: one process at a time, and whoever waits is seen.
+//!
+//! | file | lock on it | means |
+//! |---|---|---|
+//! | `vectors.lock` | exclusive | has the shard open |
+//! | `vectors.wish` | shared | waits for `vectors.lock` |
+//!
+//! The kernel lets go of both when a process dies.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::model::{Failure, FailureKind};
+use crate::state::{StateDir, lock_file};
+
+/// How long one who has just let go waits for the others to take their turn, before he asks for the next.
+const COURTESY: Duration = Duration::from_secs(1);
+
+/// How often he looks whether they have.
+const POLL: Duration = Duration::from_millis(2);
+
+/// The turn, taken: nobody else has the shard open while this lives.
+#[derive(Debug)]
+pub(super) struct Taken {
+    _lock: File,
+}
+
+/// The two lock files of one checkout.
+#[derive(Debug)]
+pub(super) struct Turn {
+    lock: PathBuf,
+    wish: PathBuf,
+    wait: Duration,
+    gave_way: bool,
+}
+
+impl Turn {
+    pub(super) fn of(state: &StateDir, wait: Duration) -> Self {
+        Self {
+            lock: state.path().join("vectors.lock"),
+            wish: state.path().join("vectors.wish"),
+            wait,
+            gave_way: false,
+        }
+    }
+
+    /// Takes the turn, waiting at most as long as the settings say; first lets those go ahead for whom
+    /// the last turn was given up.
+    ///
+    /// # Errors
+    /// `Busy` when it is not free in time, `Down` when the lock files cannot be used.
+    pub(super) fn take(&mut self) -> Result<Taken, Failure> {
+        if std::mem::take(&mut self.gave_way) {
+            let end = Instant::now() + COURTESY.min(self.wait);
+            while self.is_wished() && Instant::now() < end {
+                std::thread::sleep(POLL);
+            }
+        }
+        // The shared lock on the wish is only ever refused for the moment in which somebody looks at it.
+        let wish = self.open_wish()?;
+        wish.lock_shared().map_err(|e| self.down(&e))?;
+        let lock = lock_file(
+            &self.lock,
+            self.wait,
+            "another wiki-sync that reads or writes the vectors",
+        )?;
+        Ok(Taken { _lock: lock })
+    }
+
+    /// Says whether somebody waits for the turn. Does not block.
+    pub(super) fn is_wished(&self) -> bool {
+        self.open_wish()
+            .is_ok_and(|file| matches!(file.try_lock(), Err(std::fs::TryLockError::WouldBlock)))
+    }
+
+    /// Remembers that the turn was given up for somebody.
+    pub(super) fn gave_way(&mut self) {
+        self.gave_way = true;
+    }
+
+    fn open_wish(&self) -> Result<File, Failure> {
+        File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&self.wish)
+            .map_err(|e| self.down(&e))
+    }
+
+    fn down(&self, error: &std::io::Error) -> Failure {
+        let doing = format!("cannot lock {}", self.wish.display());
+        Failure::from_error(FailureKind::Down, &doing, error)
+    }
+}

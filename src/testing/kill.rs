@@ -1,0 +1,29 @@
+//! Killing this process at a named point, for tests of what a kill leaves behind.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The variable that names the point: `git.linked`, or `git.linked#3` for the third time it is passed.
+pub const KILL_AT: &str = "WIKI_SYNC_TEST_KILL_AT";
+
+/// Arms the point that [`KILL_AT`] names: when it is passed, this process gets SIGKILL, so that nothing is unwound,
+/// flushed or unlocked on the way out.
+pub fn arm_kill_from_env() {
+    let Ok(named) = std::env::var(KILL_AT) else {
+        return;
+    };
+    let (point, nth) = match named.split_once('#') {
+        Some((point, nth)) => (point, nth.parse().unwrap_or(1)),
+        None => (named.as_str(), 1),
+    };
+    let passed = AtomicU32::new(0);
+    let armed = fail::cfg_callback(point, move || {
+        if passed.fetch_add(1, Ordering::Relaxed) + 1 == nth {
+            let me = rustix::process::getpid();
+            let _ = rustix::process::kill_process(me, rustix::process::Signal::KILL);
+            loop {
+                std::thread::park();
+            }
+        }
+    });
+    assert!(armed.is_ok(), "a callback is always a good action");
+}

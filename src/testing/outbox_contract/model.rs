@@ -1,0 +1,544 @@
+//! A small second outbox in memory, written from the trait's words, to play random steps against.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::model::{ContentSha, Job, PagePath, StoreName, Timestamp};
+use crate::outbox::{Claimed, Counts, Death, Enqueued, LONGEST_WAIT, Outbox, Settle, Which};
+
+/// A page, by number.
+pub type Page = u8;
+
+/// A content, by number; 0 is one that nobody knows.
+pub type Content = u8;
+
+/// One step of a play.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// Enqueue these: page, content named, retry.
+    Enqueue(Vec<(Page, Content, u32)>),
+    /// Claim at most so many.
+    Claim(usize),
+    /// Settle claims: the how-manieth of all ever made (modulo their number), the outcome.
+    Settle(Vec<(usize, Outcome)>),
+    /// Extend the how-manieth claim.
+    Extend(usize),
+    /// Recover: all, or what has run out.
+    Recover(bool),
+    /// Release for a store, or for all.
+    Release(Option<StoreName>),
+    /// Retry all dead letters.
+    RetryDead,
+    /// Drop all dead letters.
+    DropDead,
+    /// The clock moves, by milliseconds.
+    Tick(i64),
+}
+
+/// An outcome, with waits in milliseconds from now.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// All stores hold it.
+    Ack,
+    /// Retry after a wait, with attempts, having tried a content.
+    Retry(i64, u32, Content),
+    /// Hold for a store, for ever or for a time.
+    Hold(StoreName, Option<i64>),
+    /// Dead.
+    Dead,
+}
+
+const LEASE_MS: i64 = 60_000;
+
+fn longest_ms() -> i64 {
+    i64::try_from(LONGEST_WAIT.as_millis()).expect("an hour fits")
+}
+
+fn path(page: Page) -> PagePath {
+    PagePath::parse(&format!("w/{page}.md")).expect("a page's path")
+}
+
+fn sha(content: Content) -> Option<ContentSha> {
+    (content > 0).then(|| ContentSha::of(&[content]))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum When {
+    Ready,
+    At(i64),
+    Held(StoreName, Option<i64>),
+}
+
+impl When {
+    fn has_come(self, now: i64) -> bool {
+        let come = |at| at <= now || at > now + longest_ms();
+        match self {
+            Self::Ready => true,
+            Self::At(at) => come(at),
+            Self::Held(_, until) => until.is_some_and(come),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Item {
+    named: Content,
+    tried: Content,
+    attempts: u32,
+    recoveries: u32,
+    when: When,
+}
+
+impl Item {
+    fn fresh(named: Content, attempts: u32) -> Self {
+        Self {
+            named,
+            tried: 0,
+            attempts,
+            recoveries: 0,
+            when: When::Ready,
+        }
+    }
+
+    fn is_other(&self, content: Content) -> bool {
+        let known = if self.tried > 0 {
+            self.tried
+        } else {
+            self.named
+        };
+        known > 0 && content > 0 && known != content
+    }
+
+    fn renew(&mut self, attempts: u32) {
+        self.attempts = attempts;
+        self.tried = 0;
+        if !matches!(self.when, When::Held(..)) {
+            self.when = When::Ready;
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Lent {
+    item: Item,
+    token: i64,
+    until: i64,
+}
+
+#[derive(Debug, Default)]
+struct Row {
+    waiting: Option<Item>,
+    lent: Option<Lent>,
+    /// The content that the dead job named.
+    dead: Option<Content>,
+}
+
+impl Row {
+    fn come_back(&mut self, mut item: Item) -> u64 {
+        let newer = self.waiting.take();
+        if let Some(newer) = newer {
+            if item.is_other(newer.named) {
+                if !matches!(item.when, When::Held(..)) {
+                    item.when = newer.when;
+                }
+                item.attempts = newer.attempts;
+                item.tried = newer.tried;
+            } else {
+                item.attempts = item.attempts.max(newer.attempts);
+                if matches!(newer.when, When::Held(..)) && !matches!(item.when, When::Held(..)) {
+                    item.when = newer.when;
+                }
+            }
+            item.recoveries = item.recoveries.max(newer.recoveries);
+            if newer.named > 0 {
+                item.named = newer.named;
+            }
+        }
+        self.waiting = Some(item);
+        u64::from(newer.is_some())
+    }
+}
+
+/// What went where: nothing may be missing at the end.
+#[derive(Debug, Default)]
+struct Ledger {
+    entered: u64,
+    merged: u64,
+    acked: u64,
+    died: u64,
+    letters_gone: u64,
+}
+
+#[derive(Debug, Default)]
+struct Model {
+    rows: BTreeMap<Page, Row>,
+    now: i64,
+    ledger: Ledger,
+}
+
+impl Model {
+    fn enqueue(&mut self, jobs: &[(Page, Content, u32)]) -> Enqueued {
+        let mut done = Enqueued::default();
+        for &(page, named, retry) in jobs {
+            let row = self.rows.entry(page).or_default();
+            if let Some(item) = &mut row.waiting {
+                if item.is_other(named) {
+                    item.renew(retry);
+                }
+                if named > 0 {
+                    item.named = named;
+                }
+                done.merged += 1;
+            } else {
+                row.waiting = Some(Item::fresh(named, retry));
+                done.new += 1;
+            }
+        }
+        self.ledger.entered += done.new + done.merged;
+        self.ledger.merged += done.merged;
+        done
+    }
+
+    fn claimable(&self) -> usize {
+        let free = |row: &&Row| {
+            row.lent.is_none() && row.waiting.is_some_and(|item| item.when.has_come(self.now))
+        };
+        self.rows.values().filter(free).count()
+    }
+
+    /// Takes the claim over, having checked that it was allowed and says what it must.
+    fn claim(&mut self, claim: &Claimed) {
+        let now = self.now;
+        let (_, row) = self
+            .rows
+            .iter_mut()
+            .find(|(page, _)| path(**page) == claim.job.path)
+            .expect("a page that was enqueued");
+        assert!(row.lent.is_none(), "{} is in flight twice", claim.job.path);
+        let item = row.waiting.take().expect("a page that waits");
+        assert!(item.when.has_come(now), "{item:?} at {now}");
+        assert_eq!(
+            (claim.job.sha, claim.job.retry, claim.recoveries),
+            (sha(item.named), item.attempts, item.recoveries)
+        );
+        row.lent = Some(Lent {
+            item,
+            token: claim.token,
+            until: now + LEASE_MS,
+        });
+    }
+
+    fn lent(&mut self, claim: &Claimed) -> Option<&mut Row> {
+        self.rows
+            .values_mut()
+            .find(|row| row.lent.as_ref().is_some_and(|l| l.token == claim.token))
+    }
+
+    /// Settles and says whether the claim was still held.
+    fn settle(&mut self, claim: &Claimed, outcome: &Outcome) -> bool {
+        let latest = self.now + longest_ms();
+        let now = self.now;
+        let Some(row) = self.lent(claim) else {
+            return false;
+        };
+        let mut item = row.lent.take().expect("just found").item;
+        item.recoveries = 0;
+        let (mut acked, mut died, mut merged, mut gone) = (0, 0, 0, 0);
+        match *outcome {
+            Outcome::Ack => {
+                acked = 1;
+                gone = u64::from(row.dead.take().is_some());
+            }
+            Outcome::Retry(wait, attempts, tried) => {
+                item.when = if wait > 0 {
+                    When::At((now + wait).min(latest))
+                } else {
+                    When::Ready
+                };
+                item.attempts = attempts;
+                item.tried = tried;
+                merged = row.come_back(item);
+            }
+            Outcome::Hold(store, wait) => {
+                item.when = When::Held(store, wait.map(|wait| (now + wait).min(latest)));
+                merged = row.come_back(item);
+            }
+            Outcome::Dead => {
+                died = 1;
+                gone = u64::from(row.dead.replace(item.named).is_some());
+            }
+        }
+        self.ledger.acked += acked;
+        self.ledger.died += died;
+        self.ledger.merged += merged;
+        self.ledger.letters_gone += gone;
+        true
+    }
+
+    fn extend(&mut self, claim: &Claimed) -> bool {
+        let until = self.now + LEASE_MS;
+        let row = self.lent(claim);
+        let held = row.is_some();
+        if let Some(lent) = row.and_then(|row| row.lent.as_mut()) {
+            lent.until = until;
+        }
+        held
+    }
+
+    fn recover(&mut self, all: bool) -> u64 {
+        let now = self.now;
+        let lost = |lent: &mut Lent| all || lent.until < now || lent.until > now + longest_ms();
+        let mut taken = 0;
+        for row in self.rows.values_mut() {
+            if let Some(lent) = row.lent.take_if(lost) {
+                let item = Item {
+                    recoveries: lent.item.recoveries + 1,
+                    when: When::Ready,
+                    ..lent.item
+                };
+                self.ledger.merged += row.come_back(item);
+                taken += 1;
+            }
+        }
+        taken
+    }
+
+    fn release(&mut self, store: Option<StoreName>) -> u64 {
+        let mut released = 0;
+        for item in self
+            .rows
+            .values_mut()
+            .filter_map(|row| row.waiting.as_mut())
+        {
+            if let When::Held(held_for, _) = item.when
+                && store.is_none_or(|store| store == held_for)
+            {
+                item.when = When::Ready;
+                released += 1;
+            }
+        }
+        released
+    }
+
+    fn retry_dead(&mut self) -> u64 {
+        let mut put_back = 0;
+        for row in self.rows.values_mut() {
+            let Some(named) = row.dead.take() else {
+                continue;
+            };
+            put_back += 1;
+            if let Some(item) = &mut row.waiting {
+                item.renew(0);
+                if item.named == 0 {
+                    item.named = named;
+                }
+                self.ledger.merged += 1;
+            } else {
+                row.waiting = Some(Item::fresh(named, 0));
+            }
+        }
+        self.ledger.entered += put_back;
+        self.ledger.letters_gone += put_back;
+        put_back
+    }
+
+    fn drop_dead(&mut self) -> u64 {
+        let rows = self.rows.values_mut();
+        let dropped = rows.filter_map(|row| row.dead.take()).count() as u64;
+        self.ledger.letters_gone += dropped;
+        dropped
+    }
+
+    fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for row in self.rows.values() {
+            counts.in_flight += u64::from(row.lent.is_some());
+            counts.dead += u64::from(row.dead.is_some());
+            match row.waiting.map(|item| item.when) {
+                None => {}
+                Some(When::Held(..)) => counts.held += 1,
+                Some(when) if when.has_come(self.now) => counts.waiting += 1,
+                Some(_) => counts.delayed += 1,
+            }
+        }
+        counts
+    }
+
+    fn next_due(&self) -> Option<Timestamp> {
+        let due = |row: &Row| match row.waiting?.when {
+            When::Ready => None,
+            When::At(at) => Some(at),
+            When::Held(_, until) => until,
+        };
+        self.rows.values().filter_map(due).min().map(Timestamp)
+    }
+
+    /// Path, hold and attempts of everything that is not done, sorted.
+    fn pending(&self) -> Vec<(PagePath, Option<StoreName>, u32)> {
+        let mut pending = Vec::new();
+        for (page, row) in &self.rows {
+            if let Some(item) = row.waiting {
+                let held_for = match item.when {
+                    When::Held(store, _) => Some(store),
+                    When::Ready | When::At(_) => None,
+                };
+                pending.push((path(*page), held_for, item.attempts));
+            }
+            if let Some(lent) = &row.lent {
+                pending.push((path(*page), None, lent.item.attempts));
+            }
+        }
+        pending.sort();
+        pending
+    }
+
+    fn check(&self, outbox: &mut dyn Outbox) {
+        let counts = outbox.counts(Timestamp(self.now)).expect("counts");
+        assert_eq!(counts, self.counts());
+        assert_eq!(outbox.next_due(), Ok(self.next_due()));
+        let mut pending: Vec<_> = outbox
+            .pending(usize::MAX)
+            .expect("pending")
+            .into_iter()
+            .map(|p| (p.path, p.held_for, p.attempts))
+            .collect();
+        pending.sort();
+        assert_eq!(pending, self.pending());
+
+        let ledger = &self.ledger;
+        let live = counts.waiting + counts.delayed + counts.in_flight + counts.held;
+        assert_eq!(
+            ledger.entered,
+            ledger.acked + ledger.merged + ledger.died + live
+        );
+        assert_eq!(ledger.died, counts.dead + ledger.letters_gone);
+    }
+}
+
+/// Plays the steps to an empty outbox and to the model.
+///
+/// # Panics
+/// When the two differ: in an answer, in what a claim holds, in the counts, or when something is missing
+/// from `entered = acked + merged + died + waiting + delayed + in flight + held`.
+pub fn play(outbox: &mut dyn Outbox, steps: &[Step]) {
+    let mut model = Model {
+        now: 1_795_000_000_000,
+        ..Model::default()
+    };
+    let mut claims: Vec<Claimed> = Vec::new();
+    for step in steps {
+        take_step(outbox, &mut model, &mut claims, step);
+        model.check(outbox);
+    }
+}
+
+fn take_step(outbox: &mut dyn Outbox, model: &mut Model, claims: &mut Vec<Claimed>, step: &Step) {
+    let now = Timestamp(model.now);
+    let lease = Duration::from_millis(LEASE_MS.unsigned_abs());
+    match step {
+        Step::Enqueue(jobs) => {
+            let told: Vec<_> = jobs
+                .iter()
+                .map(|&(page, content, retry)| Job {
+                    retry,
+                    ..Job::for_page(path(page), sha(content))
+                })
+                .collect();
+            assert_eq!(outbox.enqueue(&told, now), Ok(model.enqueue(jobs)));
+        }
+        Step::Claim(max) => {
+            let claimed = outbox.claim(*max, lease, now).expect("claim");
+            assert_eq!(claimed.len(), model.claimable().min(*max));
+            for claim in &claimed {
+                model.claim(claim);
+            }
+            claims.extend(claimed);
+        }
+        Step::Settle(_) | Step::Extend(_) if claims.is_empty() => {}
+        Step::Settle(settled) => {
+            let mut told = Vec::new();
+            let mut refused = 0;
+            for (which, outcome) in settled {
+                let claim = &claims[which % claims.len()];
+                told.push((claim.clone(), outcome.tell(model.now)));
+                refused += u64::from(!model.settle(claim, outcome));
+            }
+            assert_eq!(outbox.settle(&told, now), Ok(refused));
+        }
+        Step::Extend(which) => {
+            let claim = claims[which % claims.len()].clone();
+            let lost = u64::from(!model.extend(&claim));
+            assert_eq!(outbox.extend(&[claim], lease, now), Ok(lost));
+        }
+        Step::Recover(all) => assert_eq!(outbox.recover(*all, now), Ok(model.recover(*all))),
+        Step::Release(store) => {
+            assert_eq!(outbox.release(*store, now), Ok(model.release(*store)));
+        }
+        Step::RetryDead => {
+            let put_back = outbox.retry_dead(&Which::All, now);
+            assert_eq!(put_back, Ok(model.retry_dead()));
+        }
+        Step::DropDead => assert_eq!(outbox.drop_dead(&Which::All), Ok(model.drop_dead())),
+        Step::Tick(ms) => model.now += ms,
+    }
+}
+
+impl Outcome {
+    fn tell(&self, now: i64) -> Settle {
+        match *self {
+            Self::Ack => Settle::Ack,
+            Self::Retry(wait, attempts, tried) => Settle::RetryAt {
+                at: Timestamp(now + wait),
+                attempts,
+                version: sha(tried).map(|sha| sha.to_string()).unwrap_or_default(),
+                reason: "no luck".into(),
+            },
+            Self::Hold(store, wait) => Settle::Hold {
+                store,
+                until: wait.map(|wait| Timestamp(now + wait)),
+                reason: "away".into(),
+            },
+            Self::Dead => Settle::Dead(Death {
+                store: None,
+                reason: "never".into(),
+                attempts: 4,
+                version: String::new(),
+                fingerprint: String::new(),
+            }),
+        }
+    }
+}
+
+/// Random plays over a few pages, in which pages meet themselves often.
+#[cfg(test)]
+pub(crate) fn plays() -> impl proptest::strategy::Strategy<Value = Vec<Step>> {
+    use proptest::prelude::*;
+
+    let store = || prop::sample::select(StoreName::ALL.to_vec());
+    let wait = || prop_oneof![Just(0), 1..30_000_i64, Just(10_000_000)];
+    let content = || 0..4_u8;
+    let job = (0..5_u8, content(), prop_oneof![4 => Just(0), 1 => 1..4_u32]);
+    let outcome = prop_oneof![
+        2 => Just(Outcome::Ack),
+        3 => (wait(), 0..4_u32, content()).prop_map(|(w, n, c)| Outcome::Retry(w, n, c)),
+        2 => (store(), prop::option::of(wait())).prop_map(|(s, w)| Outcome::Hold(s, w)),
+        1 => Just(Outcome::Dead),
+    ];
+    let tick = prop_oneof![
+        6 => 0..40_000_i64,
+        1 => Just(-1000_i64),
+        1 => Just(-20_000_000_i64),
+    ];
+    let step = prop_oneof![
+        6 => prop::collection::vec(job, 1..5).prop_map(Step::Enqueue),
+        6 => (0..5_usize).prop_map(Step::Claim),
+        6 => prop::collection::vec((any::<usize>(), outcome), 1..4).prop_map(Step::Settle),
+        1 => any::<usize>().prop_map(Step::Extend),
+        2 => any::<bool>().prop_map(Step::Recover),
+        1 => prop::option::of(store()).prop_map(Step::Release),
+        1 => Just(Step::RetryDead),
+        1 => Just(Step::DropDead),
+        4 => tick.prop_map(Step::Tick),
+    ];
+    prop::collection::vec(step, 1..60)
+}

@@ -1,0 +1,162 @@
+//! Pages that cannot be applied as they are: named once, with the reason, and the others go through.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::wiki::Wiki;
+
+#[test]
+fn what_is_no_good_page_is_told_and_stops_nobody() {
+    let wiki = Wiki::small();
+    wiki.write("wiki-output/latin1.md", b"# caf\xe9\n");
+    wiki.write("wiki-output/nul.md", b"# a\n\0b\n");
+    wiki.write("wiki-output/huge.md", "x".repeat(2000));
+    wiki.write("wiki-sync.toml", "[wiki]\nmax_page = \"1 KiB\"\n");
+    symlink("/etc/passwd", wiki.root().join("wiki-output/out.md")).unwrap();
+    symlink("nowhere", wiki.root().join("wiki-output/dangling.md")).unwrap();
+    symlink("/etc", wiki.root().join("wiki-output/etc")).unwrap();
+    symlink(".", wiki.root().join("wiki-output/loop")).unwrap();
+    fs::create_dir_all(wiki.root().join("wiki-output/folder.md")).unwrap();
+    wiki.write("wiki-output/folder.md/inside.md", "# Inside\n");
+
+    let drained = wiki.json(3, &["drain"]);
+    assert_eq!(
+        (&drained["processed"], &drained["dlq"]),
+        (&4.into(), &3.into()),
+        "{drained}"
+    );
+    let dead = wiki.json(0, &["dlq", "list"]);
+    let of = |path: &str| {
+        dead.as_array()
+            .unwrap()
+            .iter()
+            .find(|letter| letter["path"] == path)
+            .unwrap_or_else(|| panic!("{path} is dead: {dead}"))["reason"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert!(of("wiki-output/latin1.md").contains("not UTF-8 in line 1"));
+    assert!(of("wiki-output/nul.md").contains("NUL byte in line 2"));
+    assert!(of("wiki-output/huge.md").contains("max_page"));
+
+    for command in ["status", "verify"] {
+        let told = wiki.ws(&[command, "--json"]).json();
+        for path in ["out.md", "dangling.md", "folder.md"] {
+            let path = format!("wiki-output/{path}");
+            assert!(
+                told["skipped"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .any(|one| one["path"] == path.as_str()),
+                "{command} tells {path}: {told}"
+            );
+        }
+    }
+    let verify = wiki.json(3, &["verify"]);
+    assert_eq!(
+        (&verify["dead"], verify["drift"].as_array().unwrap().len()),
+        (&3.into(), 0),
+        "{verify}"
+    );
+    let head = wiki.head_pages();
+    assert_eq!(
+        head,
+        [
+            "wiki-output/a.md",
+            "wiki-output/b.md",
+            "wiki-output/folder.md/inside.md",
+            "wiki-output/sub/c.md"
+        ]
+    );
+
+    // They rest: no further attempt, no further commit.
+    let again = wiki.json(3, &["drain"]);
+    assert_eq!(
+        (&again["dlq"], &again["processed"], &again["enqueued"]),
+        (&0.into(), &0.into(), &0.into()),
+        "{again}"
+    );
+}
+
+#[test]
+fn a_dead_page_lives_again_when_it_is_mended_or_gone() {
+    let wiki = Wiki::small();
+    wiki.write("wiki-output/bad.md", b"# caf\xe9\n");
+    wiki.write("wiki-output/gone.md", b"# caf\xe9\n");
+    wiki.json(3, &["drain"]);
+    wiki.write("wiki-output/bad.md", "# café\n");
+    wiki.remove("wiki-output/gone.md");
+    wiki.drain();
+    wiki.assert_in_sync();
+    assert_eq!(wiki.json(0, &["dlq", "list"]), serde_json::json!([]));
+}
+
+#[test]
+fn a_good_page_gone_bad_and_back_again_leaves_no_dead_letter() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    wiki.write("wiki-output/b.md", b"\xff\n");
+    wiki.json(3, &["drain"]);
+    wiki.write("wiki-output/b.md", "# Beta\n\nBack to [Alpha](a.md).\n");
+    wiki.drain();
+    wiki.assert_in_sync();
+}
+
+#[test]
+fn dead_letters_are_shown_retried_and_dropped() {
+    let wiki = Wiki::small();
+    wiki.write("wiki-output/bad.md", b"\xff\n");
+    wiki.json(3, &["drain"]);
+    let id = wiki.json(0, &["dlq", "list"])[0]["id"].to_string();
+    let shown = wiki.ws(&["dlq", "show", &id]).code(0);
+    assert!(
+        shown.out.contains("not UTF-8") && shown.out.contains("wiki-output/bad.md"),
+        "{}",
+        shown.out
+    );
+    wiki.ws(&["dlq", "retry", &id]).code(0);
+    assert_eq!(
+        wiki.json(3, &["drain"])["dlq"],
+        1,
+        "tried again, and dead again"
+    );
+    wiki.ws(&["dlq", "drop", "--all"]).code(0);
+    assert_eq!(wiki.json(0, &["dlq", "list"]), serde_json::json!([]));
+}
+
+#[test]
+fn a_wiki_behind_a_link_is_refused() {
+    let wiki = Wiki::with(&[]);
+    fs::remove_dir(wiki.root().join("wiki-output")).unwrap();
+    fs::create_dir(wiki.root().join("real")).unwrap();
+    symlink("real", wiki.root().join("wiki-output")).unwrap();
+    wiki.write("real/a.md", "# A\n");
+    let ran = wiki.ws(&["drain"]).code(4);
+    assert!(
+        ran.err.contains("symbolic link") && ran.err.contains("hint:"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn odd_names_are_pages_like_any_other() {
+    let wiki = Wiki::with(&[
+        ("wiki-output/people/홍길동.md", "# 홍길동\n\n[[김철수]]\n"),
+        ("wiki-output/people/김철수.md", "# 김철수\n"),
+        ("wiki-output/공지사항.md", "# 공지\n\n[[홍길동]]\n"),
+        ("wiki-output/a b'\"$(touch x);c.md", "# Odd\n"),
+        ("wiki-output/-n.md", "# Dash\n"),
+        ("wiki-output/basic memory bug.md", "# One\n"),
+        ("wiki-output/basic-memory-bug.md", "# Two\n"),
+    ]);
+    assert_eq!(wiki.drain()["processed"], 7);
+    wiki.assert_in_sync();
+    let backlinks = wiki.json(0, &["graph", "backlinks", "홍길동"]);
+    assert_eq!(
+        backlinks[0]["path"], "wiki-output/공지사항.md",
+        "{backlinks}"
+    );
+}

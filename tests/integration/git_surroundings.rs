@@ -1,0 +1,213 @@
+//! Where git cannot take a commit: a clear message, the other stores served, nothing half done.
+
+use std::fs;
+
+use crate::wiki::Wiki;
+
+#[test]
+fn without_a_repository_graph_and_vectors_are_served() {
+    let wiki = Wiki::bare_folder();
+    wiki.write("wiki-output/a.md", "# Alpha\n\nsome words\n");
+    let ran = wiki.ws(&["drain", "--json"]).code(4);
+    assert_eq!(ran.json()["held"], 1);
+    let told = wiki.ws(&["drain"]).code(4);
+    assert!((told.out + &told.err).contains("git init"));
+    assert_eq!(
+        wiki.json(0, &["search", "words"])[0]["path"],
+        "wiki-output/a.md"
+    );
+    // An edit reaches the stores that can be reached, although its job is held for git.
+    wiki.write("wiki-output/a.md", "# Alpha\n\nother phrases\n");
+    wiki.json(4, &["drain"]);
+    let hits = wiki.json(0, &["search", "phrases"]);
+    assert_eq!(
+        (&hits[0]["path"], &hits[0]["stale"]),
+        (&"wiki-output/a.md".into(), &false.into()),
+        "{hits}"
+    );
+}
+
+#[test]
+fn with_commits_switched_off_no_repository_is_needed() {
+    let wiki = Wiki::bare_folder();
+    wiki.write("wiki-output/a.md", "# Alpha\n");
+    wiki.write("wiki-sync.toml", "[git]\ncommit = \"off\"\n");
+    wiki.drain();
+    assert_eq!(wiki.json(0, &["verify"])["in_sync"], true);
+}
+
+#[test]
+fn without_an_identity_the_commit_waits_for_one() {
+    let mut wiki = Wiki::small();
+    wiki.git(&["config", "user.useConfigOnly", "true"]);
+    wiki.env.insert(
+        "HOME".into(),
+        wiki.root().join("no-home").display().to_string(),
+    );
+    wiki.env.insert(
+        "XDG_CONFIG_HOME".into(),
+        wiki.root().join("no-home").display().to_string(),
+    );
+    let head = wiki.git(&["rev-parse", "HEAD"]);
+    let drained = wiki.json(4, &["drain"]);
+    assert_eq!(drained["held"], 3, "{drained}");
+    assert!(
+        drained["trouble"].to_string().contains("user.email"),
+        "{drained}"
+    );
+    assert_eq!(wiki.git(&["rev-parse", "HEAD"]), head);
+    assert_eq!(
+        wiki.json(0, &["search", "Redis outbox"])[0]["path"],
+        "wiki-output/a.md"
+    );
+    wiki.git(&["config", "user.name", "Tester"]);
+    wiki.git(&["config", "user.email", "tester@example.invalid"]);
+    wiki.drain();
+    wiki.assert_in_sync();
+}
+
+#[test]
+fn on_a_detached_head_pages_are_indexed_and_the_commit_refused() {
+    let wiki = Wiki::small();
+    wiki.git(&["checkout", "-q", "--detach"]);
+    let head = wiki.git(&["rev-parse", "HEAD"]);
+    let drained = wiki.json(4, &["drain"]);
+    assert!(
+        drained["trouble"].to_string().contains("detached"),
+        "{drained}"
+    );
+    assert_eq!(wiki.git(&["rev-parse", "HEAD"]), head);
+    assert_eq!(
+        wiki.json(0, &["search", "Redis outbox"])[0]["path"],
+        "wiki-output/a.md"
+    );
+    wiki.git(&["checkout", "-q", "main"]);
+    wiki.drain();
+    wiki.assert_in_sync();
+}
+
+#[test]
+fn a_bare_repository_is_refused_and_left_as_it_is() {
+    let wiki = Wiki::bare_folder();
+    wiki.git(&["init", "-q", "--bare", "."]);
+    let before = fs::read_dir(wiki.root()).unwrap().count();
+    let ran = wiki.ws(&["drain"]).code(4);
+    assert!(
+        ran.err.contains("bare") && ran.err.contains("hint:"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(fs::read_dir(wiki.root()).unwrap().count(), before);
+}
+
+#[test]
+fn without_a_wiki_nothing_is_created() {
+    let wiki = Wiki::with(&[]);
+    fs::remove_dir(wiki.root().join("wiki-output")).unwrap();
+    let ran = wiki.ws(&["drain"]);
+    assert_ne!(ran.code, Some(0));
+    assert!(
+        ran.err.contains("error:") && ran.err.contains("hint:"),
+        "{}",
+        ran.err
+    );
+    assert!(!wiki.root().join(".wiki-sync").exists());
+}
+
+#[test]
+fn the_first_commit_of_a_repository_may_be_ours() {
+    let wiki = Wiki::with(&[("wiki-output/a.md", "# A\n")]);
+    fs::remove_dir_all(wiki.root().join(".git")).unwrap();
+    wiki.remove("README");
+    wiki.git(&["init", "-q"]);
+    wiki.drain();
+    wiki.assert_in_sync();
+    assert_eq!(wiki.git(&["ls-files"]), "wiki-output/a.md\n");
+}
+
+#[test]
+fn during_a_merge_the_commit_waits_and_says_so() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    wiki.git(&["checkout", "-qb", "side"]);
+    wiki.write("wiki-output/a.md", "# side\n");
+    wiki.git(&["commit", "-qam", "side"]);
+    wiki.git(&["checkout", "-q", "main"]);
+    wiki.write("wiki-output/a.md", "# main\n");
+    wiki.git(&["commit", "-qam", "main"]);
+    assert_ne!(wiki.try_git(&["merge", "side"]).code, Some(0));
+    wiki.write("wiki-output/b.md", "# during the merge\n");
+    let head = wiki.git(&["rev-parse", "HEAD"]);
+    let drained = wiki.json(75, &["drain"]);
+    assert!(
+        drained["trouble"].to_string().contains("merge"),
+        "{drained}"
+    );
+    assert_eq!(wiki.git(&["rev-parse", "HEAD"]), head);
+    assert_eq!(
+        wiki.json(0, &["search", "during"])[0]["path"],
+        "wiki-output/b.md"
+    );
+    wiki.write("wiki-output/a.md", "# both\n");
+    wiki.git(&["commit", "-qam", "merged"]);
+    wiki.drain();
+    wiki.assert_in_sync();
+}
+
+#[test]
+fn a_page_staged_with_other_content_is_left_to_the_user() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    wiki.write("wiki-output/b.md", "# staged by the user\n");
+    wiki.git(&["add", "wiki-output/b.md"]);
+    let entry = wiki.git(&["ls-files", "-s", "wiki-output/b.md"]);
+    wiki.write("wiki-output/b.md", "# newer on disk\n");
+    wiki.write("wiki-output/a.md", "# Alpha two\n");
+    let drained = wiki.json(75, &["drain"]);
+    assert_eq!(drained["held"], 1, "{drained}");
+    assert!(
+        drained["trouble"].to_string().contains("staged"),
+        "{drained}"
+    );
+    assert_eq!(wiki.git(&["ls-files", "-s", "wiki-output/b.md"]), entry);
+    assert_eq!(
+        wiki.git(&["show", "--name-only", "--format=", "HEAD"]),
+        "wiki-output/a.md\n"
+    );
+    wiki.git(&["commit", "-qm", "the user's page"]);
+    wiki.drain();
+    wiki.assert_in_sync();
+    assert_eq!(
+        wiki.git(&["show", "HEAD:wiki-output/b.md"]),
+        "# newer on disk\n"
+    );
+}
+
+#[test]
+fn an_ignored_page_is_indexed_and_not_committed() {
+    let wiki = Wiki::small();
+    wiki.write(".gitignore", "wiki-output/private/\n");
+    wiki.git(&["add", ".gitignore"]);
+    wiki.git(&["commit", "-qm", "ignore"]);
+    wiki.write("wiki-output/private/p.md", "# Private thoughts\n");
+    wiki.drain();
+    wiki.assert_in_sync();
+    assert!(
+        !wiki
+            .head_pages()
+            .contains(&"wiki-output/private/p.md".to_owned())
+    );
+    assert_eq!(
+        wiki.json(0, &["search", "thoughts"])[0]["path"],
+        "wiki-output/private/p.md"
+    );
+    assert_eq!(wiki.drain()["processed"], 0);
+    wiki.write(".gitignore", "");
+    wiki.git(&["commit", "-qam", "no longer"]);
+    wiki.drain();
+    wiki.assert_in_sync();
+    assert!(
+        wiki.head_pages()
+            .contains(&"wiki-output/private/p.md".to_owned())
+    );
+}

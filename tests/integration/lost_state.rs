@@ -1,0 +1,105 @@
+//! Whatever is lost, the next drain rebuilds from the files.
+
+use std::fs;
+
+use crate::wiki::Wiki;
+
+#[test]
+fn lost_vectors_are_named_by_verify_and_rebuilt_by_a_drain() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    fs::remove_dir_all(wiki.root().join(".wiki-sync/vectors")).unwrap();
+    let verify = wiki.json(3, &["verify"]);
+    let drift = verify["drift"].as_array().unwrap();
+    assert_eq!(drift.len(), 3, "{verify}");
+    assert!(
+        drift
+            .iter()
+            .all(|one| one["store"] == "vectors" && one["kind"] == "missing"),
+        "{verify}"
+    );
+    assert_eq!(wiki.drain()["stores"]["vectors"]["applied"], 3);
+    wiki.assert_in_sync();
+}
+
+#[test]
+fn lost_database_leaves_no_orphan_of_pages_deleted_meanwhile() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    for name in ["wiki.db", "wiki.db-wal", "wiki.db-shm"] {
+        let _ = fs::remove_file(wiki.root().join(".wiki-sync").join(name));
+    }
+    wiki.remove("wiki-output/b.md");
+    wiki.drain();
+    wiki.assert_in_sync();
+    assert_eq!(
+        wiki.head_pages(),
+        ["wiki-output/a.md", "wiki-output/sub/c.md"]
+    );
+}
+
+#[test]
+fn lost_state_is_rebuilt_whole() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    let head = wiki.git(&["rev-parse", "HEAD"]);
+    fs::remove_dir_all(wiki.root().join(".wiki-sync")).unwrap();
+    let drained = wiki.drain();
+    assert_eq!(drained["processed"], 3);
+    assert_eq!(
+        wiki.git(&["rev-parse", "HEAD"]),
+        head,
+        "HEAD held the pages already"
+    );
+    wiki.assert_in_sync();
+}
+
+#[test]
+fn reset_hard_and_mixed_are_healed() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    wiki.write("wiki-output/a.md", "# Alpha two\n");
+    wiki.write("wiki-output/e.md", "# Added\n");
+    wiki.drain();
+    wiki.git(&["reset", "-q", "--hard", "HEAD~1"]);
+    assert_eq!(wiki.json(3, &["verify"])["in_sync"], false);
+    wiki.drain();
+    wiki.assert_in_sync();
+    assert_eq!(wiki.json(0, &["verify"])["pages"], 3);
+
+    wiki.write("wiki-output/b.md", "# Beta two\n");
+    wiki.drain();
+    wiki.git(&["reset", "-q", "--mixed", "HEAD~1"]);
+    wiki.drain();
+    wiki.assert_in_sync();
+    assert_eq!(wiki.git(&["show", "HEAD:wiki-output/b.md"]), "# Beta two\n");
+}
+
+#[test]
+fn an_older_copy_of_the_vectors_is_noticed() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    let vectors = wiki.root().join(".wiki-sync/vectors");
+    let copy = wiki.root().join("copy-of-vectors");
+    let cp = |from: &std::path::Path, to: &std::path::Path| {
+        let status = std::process::Command::new("cp")
+            .arg("-a")
+            .args([from, to])
+            .status()
+            .unwrap();
+        assert!(status.success());
+    };
+    cp(&vectors, &copy);
+    wiki.write("wiki-output/a.md", "# Alpha two\n");
+    wiki.write("wiki-output/e.md", "# Added\n");
+    wiki.drain();
+    fs::remove_dir_all(&vectors).unwrap();
+    cp(&copy, &vectors);
+    fs::remove_dir_all(&copy).unwrap();
+    let drained = wiki.drain();
+    assert!(
+        drained["stores"]["vectors"]["applied"].as_u64() >= Some(2),
+        "{drained}"
+    );
+    wiki.assert_in_sync();
+}
