@@ -172,55 +172,161 @@ fn environment() -> Result<Vec<(String, String)>, CommandError> {
 
 pub(crate) use wired::{backlinks, broken, orphans, search};
 
-/// The parts that are not in this tree yet: each says so.
+/// What stands behind the settings today.
 mod wired {
+    use uuid::Uuid;
+
     use super::Workspace;
     use crate::cli::commands::graph::{GraphError, Row};
     use crate::cli::commands::search::Found;
-    use crate::model::{Failure, FailureKind};
-    use crate::outbox::Outbox;
+    use crate::model::Failure;
+    use crate::outbox::{Outbox, SqliteOutbox};
+    use crate::query::graph::{self, BrokenRow, FindError, LinkRow, PageRow};
+    use crate::state::{Receipts, open_db};
     use crate::stores::Store;
+    use crate::stores::graph::GraphStore;
+    use crate::stores::vectors::{VectorSettings, VectorStore, adopted_wiki_id};
 
-    fn absent<T>(what: &str) -> Result<T, Failure> {
+    /// The key of the wiki's id among the lasting values.
+    const WIKI_ID: &str = "wiki_id";
+
+    pub(super) fn outbox(ws: &Workspace) -> Result<Box<dyn Outbox>, Failure> {
+        Ok(Box::new(SqliteOutbox::open(open_db(&ws.state.database())?)))
+    }
+
+    pub(super) fn graph(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {
+        let db = open_db(&ws.state.database())?;
+        Ok(Box::new(GraphStore::open(db, ws.wiki.pages_dir())))
+    }
+
+    pub(super) fn vectors(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {
+        Ok(Box::new(vector_store(ws)?))
+    }
+
+    pub(super) fn git(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {
+        let _ = (&ws.root, ws.config.git.allow_detached);
         Err(Failure::new(
-            FailureKind::Refused,
-            format!("the {what} is not in this build"),
+            crate::model::FailureKind::Refused,
+            "the git store is not in this build",
         ))
     }
 
-    pub(super) fn outbox(_: &Workspace) -> Result<Box<dyn Outbox>, Failure> {
-        absent("outbox")
-    }
-
-    pub(super) fn graph(_: &Workspace) -> Result<Box<dyn Store>, Failure> {
-        absent("graph store")
-    }
-
-    pub(super) fn vectors(_: &Workspace) -> Result<Box<dyn Store>, Failure> {
-        absent("vectors store")
-    }
-
-    pub(super) fn git(_: &Workspace) -> Result<Box<dyn Store>, Failure> {
-        absent("git store")
+    fn vector_store(ws: &Workspace) -> Result<VectorStore, Failure> {
+        let url = &ws.config.vectors_url;
+        let folder = ws.root.path.file_name().unwrap_or_default();
+        let mut settings = VectorSettings {
+            url: url.clone(),
+            ..VectorSettings::embedded(String::new(), folder.to_string_lossy())
+        };
+        let mut receipts = Receipts::open(&ws.state.database())?;
+        settings.wiki_id = match receipts.known_meta(WIKI_ID)? {
+            Some(id) => id,
+            // The database was lost: the points that are there keep their wiki's id, else they would be
+            // nobody's and stay for good.
+            None => {
+                let adopted = adopted_wiki_id(url, &ws.state, settings.wait)?;
+                receipts.meta(WIKI_ID, || {
+                    adopted.unwrap_or_else(|| Uuid::new_v4().to_string())
+                })?
+            }
+        };
+        VectorStore::open(settings, &ws.state)
     }
 
     /// Returns the pages about `query`, best first.
-    pub(crate) fn search(_: &Workspace, _: &str, _: usize) -> Result<Vec<Found>, Failure> {
-        absent("vectors store")
+    pub(crate) fn search(ws: &Workspace, query: &str, limit: usize) -> Result<Vec<Found>, Failure> {
+        ws.state.create()?;
+        let hits = vector_store(ws)?.search(query, limit)?;
+        Ok(hits
+            .into_iter()
+            .map(|hit| Found {
+                path: hit.path,
+                title: hit.title,
+                trail: hit.heading,
+                score: hit.score,
+                text: hit.text,
+                page_sha: hit.page_sha,
+                point_id: hit.point_id,
+            })
+            .collect())
     }
 
     /// Returns the links to the page that `name` means.
-    pub(crate) fn backlinks(_: &Workspace, _: &str) -> Result<Vec<Row>, GraphError> {
-        Ok(absent("graph store")?)
+    pub(crate) fn backlinks(ws: &Workspace, name: &str) -> Result<Vec<Row>, GraphError> {
+        let db = graph_db(ws)?;
+        match graph::backlinks(&db, ws.wiki.pages_dir(), name) {
+            Ok(rows) => Ok(rows.into_iter().map(Row::from).collect()),
+            Err(FindError::Failed(failure)) => Err(GraphError::Failed(failure)),
+            Err(e @ (FindError::None(_) | FindError::Several { .. })) => {
+                Err(GraphError::NotOnePage(e.to_string()))
+            }
+        }
     }
 
     /// Returns the links that lead to no page, or could lead to several.
-    pub(crate) fn broken(_: &Workspace) -> Result<Vec<Row>, Failure> {
-        absent("graph store")
+    pub(crate) fn broken(ws: &Workspace) -> Result<Vec<Row>, Failure> {
+        Ok(into_rows(graph::broken(&graph_db(ws)?)?))
     }
 
     /// Returns the pages that no other page links to.
-    pub(crate) fn orphans(_: &Workspace) -> Result<Vec<Row>, Failure> {
-        absent("graph store")
+    pub(crate) fn orphans(ws: &Workspace) -> Result<Vec<Row>, Failure> {
+        Ok(into_rows(graph::orphans(&graph_db(ws)?)?))
+    }
+
+    fn graph_db(ws: &Workspace) -> Result<rusqlite::Connection, Failure> {
+        ws.state.create()?;
+        open_db(&ws.state.database())
+    }
+
+    fn into_rows<T: Into<Row>>(rows: Vec<T>) -> Vec<Row> {
+        rows.into_iter().map(Into::into).collect()
+    }
+
+    impl From<LinkRow> for Row {
+        fn from(link: LinkRow) -> Self {
+            Self {
+                path: link.path,
+                title: link.title,
+                kind: link.kind,
+                label: link.label,
+                anchor: link.anchor,
+                target: Some(link.target),
+                line: Some(link.line),
+                ambiguous: None,
+                leads_to: None,
+            }
+        }
+    }
+
+    impl From<BrokenRow> for Row {
+        fn from(link: BrokenRow) -> Self {
+            Self {
+                path: link.path,
+                title: link.title,
+                kind: link.kind,
+                label: link.label,
+                anchor: link.anchor,
+                target: Some(link.target),
+                line: Some(link.line),
+                ambiguous: Some(link.ambiguous),
+                leads_to: link.leads_to,
+            }
+        }
+    }
+
+    impl From<PageRow> for Row {
+        fn from(page: PageRow) -> Self {
+            Self {
+                path: page.path,
+                title: page.title,
+                kind: page.kind.into(),
+                label: page.label,
+                anchor: page.anchor,
+                target: None,
+                line: None,
+                ambiguous: None,
+                leads_to: None,
+            }
+        }
     }
 }

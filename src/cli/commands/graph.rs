@@ -38,6 +38,9 @@ pub(crate) struct Row {
     /// Whether several pages are equally good.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ambiguous: Option<bool>,
+    /// The page that an ambiguous link was decided to lead to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) leads_to: Option<String>,
 }
 
 /// Why there is no answer.
@@ -114,9 +117,10 @@ fn about(row: &Row, command: &GraphCommand) -> String {
     match command {
         GraphCommand::Backlinks { .. } => format!("{title}  {}", clean(&link)),
         GraphCommand::Broken => {
-            let why = match row.ambiguous {
-                Some(true) => "could lead to several pages",
-                Some(false) | None => "leads to no page",
+            let why = match &row.leads_to {
+                Some(page) => format!("could lead to several pages; taken for {}", clean(page)),
+                None if row.ambiguous == Some(true) => "could lead to several pages".into(),
+                None => "leads to no page".into(),
             };
             format!("{} {why}", clean(&link))
         }
