@@ -145,9 +145,9 @@ impl Out {
         if skipped.is_empty() {
             return;
         }
-        let title = format!("skipped: {}", count(skipped.len() as u64, "thing"));
+        let title = format!("skipped: {}", skipped.len());
         let title = self.paint(Style::Warn, title).into_owned();
-        self.trouble(format_args!("{title} that looked like pages"));
+        self.trouble(format_args!("{title}, no usable pages"));
         self.bounded(skipped, |one| {
             format!("  {}: {}", clean(&one.path), clean(&one.reason))
         });

@@ -158,27 +158,32 @@ pub fn reference() -> String {
     table
 }
 
-/// Returns a commented `wiki-sync.toml`: every setting with its value in `config`; those for which
-/// `stated` is false are commented out.
+/// Returns a commented `wiki-sync.toml`: every setting that is `stated` with its value in `config`, every
+/// other with its default, commented out.
 #[must_use]
 pub fn template(config: &Config, stated: impl Fn(&Key) -> bool) -> String {
     let mut text = String::from(
         "# Settings of wiki-sync. Lines that are commented out show the defaults.\n\
          # Environment variables (WIKI_SYNC_ + section + key) and flags go before this file.\n",
     );
+    let defaults = Config::default();
     let mut section = "";
     for key in KEYS {
         if key.section != section {
             section = key.section;
             write!(text, "\n[{section}]\n").expect("writing to a string cannot fail");
         }
-        let mark = if stated(key) { "" } else { "# " };
+        let (mark, from) = if stated(key) {
+            ("", config)
+        } else {
+            ("# ", &defaults)
+        };
         writeln!(
             text,
             "# {}\n{mark}{} = {}",
             key.doc,
             key.name,
-            key.render(config)
+            key.render(from)
         )
         .expect("writing to a string cannot fail");
     }
@@ -203,7 +208,9 @@ mod tests {
     fn the_template_states_only_what_it_is_told_to() {
         let mut config = Config::default();
         config.wiki.pages = "docs".into();
+        config.git.commit = false;
         let text = template(&config, |key| key.name == "pages");
+        assert!(text.contains("\n# commit = \"batch\"\n"), "{text}");
         let stated: Vec<_> = text
             .lines()
             .filter(|line| !line.starts_with('#') && !line.is_empty())

@@ -30,14 +30,14 @@ pub(super) fn run(_args: &StatusArgs, cx: &mut Context) -> Result<Exit, CommandE
 fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
     let pages = count(report.pages, "page");
     let title = if report.fresh {
-        out.paint(Style::Good, "fresh").into_owned() + &format!(": every store holds the {pages}")
+        out.paint(Style::Good, "fresh").into_owned() + &format!(": {pages}, nothing is owed")
     } else {
         out.paint(Style::Warn, "not fresh").into_owned() + &format!(": {pages} in the folder")
     };
     out.line(title);
     let outbox = &report.outbox;
     let oldest = match outbox.oldest {
-        Some(since) => format!(", the oldest since {}", age(since, now)),
+        Some(since) => format!(" (the oldest is {} old)", age(since, now)),
         None => String::new(),
     };
     out.line(format_args!(
