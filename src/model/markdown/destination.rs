@@ -3,11 +3,11 @@
 use pulldown_cmark::{Event, Parser};
 
 /// Splits the destination of a Markdown link (entities and escapes already resolved) into target and anchor,
-/// both percent-decoded. The query is cut. `None` when it leads out of the wiki (a scheme, `//host`) or
-/// nowhere else than this page (`#fragment`, empty).
+/// both percent-decoded. The query is cut. `None` when it leads out of the wiki (a scheme, `//host`), nowhere
+/// else than this page (`#fragment`, empty), or where only a site generator knows (`{{ … }}`).
 pub(super) fn of_markdown(destination: &str) -> Option<(String, Option<String>)> {
     let destination = destination.trim();
-    if destination.starts_with("//") || has_scheme(destination) {
+    if destination.starts_with("//") || destination.contains("{{") || has_scheme(destination) {
         return None;
     }
     let (path, anchor) = match destination.split_once('#') {
@@ -191,6 +191,7 @@ mod tests {
             ("//host/a.md", "-"),
             ("data:image/png;base64,AA", "-"),
             ("C:/x.md", "-"),
+            ("{{% param url %}}x/", "-"),
         ] {
             assert_eq!(shown(of_markdown, destination), expected, "{destination}");
         }

@@ -12,7 +12,10 @@
 mod destination;
 mod fold_key;
 mod front_matter;
+#[cfg(test)]
+mod hostile;
 mod lines;
+mod nesting;
 mod parse;
 mod sections;
 mod spans;

@@ -10,7 +10,7 @@ use super::walk::{FoundHeading, FoundLink};
 use super::wikilinks::FoundWikilink;
 use super::{
     Document, FrontMatter, Heading, Link, LinkKind, Section, Warning, fold_key, front_matter,
-    lines, sections, tags, walk, wikilinks,
+    lines, nesting, sections, tags, walk, wikilinks,
 };
 use crate::model::PagePath;
 
@@ -35,7 +35,8 @@ impl Document {
         let mut warnings = Vec::new();
         let (front_matter, start) = front_matter::read(text, &mut warnings);
         let body = &text[start..];
-        let walk = walk::walk(body);
+        let bounded = nesting::bounded(body);
+        let walk = walk::walk(&bounded);
         let wikilinks = wikilinks::find(body, &walk.masks);
 
         let mut headings: Vec<Heading> = Vec::new();

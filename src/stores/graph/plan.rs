@@ -255,11 +255,9 @@ fn site_steps(steps: &mut Steps, source: &Source<'_>, parts: &[&str]) {
     if let Some((language, rest)) = parts.split_first()
         && is_language(language)
     {
+        // Not anywhere else: a page that is not translated yet must not lead to another language's.
         for root in roots() {
             steps.whole(How::Site, &[root, rest].concat());
-        }
-        if rest.len() > 1 {
-            steps.suffix(rest);
         }
     }
 }
@@ -389,12 +387,11 @@ impl Plan {
         let mut keys: BTreeSet<String> = BTreeSet::new();
         for step in &self.steps {
             for form in &step.forms {
-                let (parent, last) = form
-                    .name
-                    .rsplit_once('/')
-                    .map_or((None, form.name.as_str()), |(parents, last)| {
-                        (Some(last_part(parents)), last)
-                    });
+                let two = last_two(&form.name);
+                let (parent, last) = match two.split_once('/') {
+                    Some((parent, last)) => (Some(parent), last),
+                    None => (None, two),
+                };
                 match parent {
                     Some(parent) if is_index(last) => {
                         keys.insert(folder_key(parent));
@@ -402,9 +399,8 @@ impl Plan {
                     None if is_index(last) && step.whole => {
                         keys.insert(folder_key(""));
                     }
-                    Some(parent) => {
-                        let two = form.name.len() - parent.len() - last.len() - 1;
-                        paths.insert((false, &form.name[two..]));
+                    Some(_) => {
+                        paths.insert((false, two));
                     }
                     None => {
                         paths.insert((step.whole, last));
@@ -429,6 +425,12 @@ impl Plan {
         }
         keys
     }
+}
+
+/// Returns the last two parts of a path, or the one there is.
+pub(super) fn last_two(path: &str) -> &str {
+    let mut slashes = path.rmatch_indices('/').map(|(at, _)| at);
+    slashes.nth(1).map_or(path, |at| &path[at + 1..])
 }
 
 fn last_part(path: &str) -> &str {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use rusqlite::{Connection, params};
 
 use super::names::NameKind;
-use super::plan::{Form, How, Plan};
+use super::plan::{Form, How, Plan, last_two};
 use crate::model::markdown::fold_key;
 
 /// Answers remembered at most; then all are forgotten. Some MB.
@@ -38,6 +38,7 @@ pub(super) struct Resolver<'db> {
     db: &'db Connection,
     /// Pages that an answer has at most.
     most: usize,
+    endings: HashMap<String, bool>,
     spellings: HashMap<(NameKind, String), Rc<[String]>>,
     answers: HashMap<Question, Rc<[Candidate]>>,
 }
@@ -86,6 +87,7 @@ impl<'db> Resolver<'db> {
         Self {
             db,
             most,
+            endings: HashMap::new(),
             spellings: HashMap::new(),
             answers: HashMap::new(),
         }
@@ -140,9 +142,23 @@ impl<'db> Resolver<'db> {
     }
 
     fn path(&mut self, form: &Form, whole: bool, folded: bool) -> rusqlite::Result<Vec<Candidate>> {
+        if !self.any_ends_in(last_two(&form.name))? {
+            return Ok(Vec::new());
+        }
         let depth = whole.then(|| form.name.split('/').count());
         let depth = depth.map(|depth| i64::try_from(depth).unwrap_or(i64::MAX));
         self.names(NameKind::Path, &form.name, form.ext, depth, folded)
+    }
+
+    /// Says whether any page's path ends so. One answer spares a link most of its places, which end alike.
+    fn any_ends_in(&mut self, name: &str) -> rusqlite::Result<bool> {
+        if let Some(known) = self.endings.get(name) {
+            return Ok(*known);
+        }
+        let any = !self.spellings(NameKind::Path, &fold_key(name))?.is_empty();
+        forget(&mut self.endings);
+        self.endings.insert(name.to_owned(), any);
+        Ok(any)
     }
 
     /// Returns the best pages of this name, or of all its spellings.

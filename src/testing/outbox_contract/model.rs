@@ -1,64 +1,22 @@
-//! A small second outbox in memory, written from the trait's words, to play random steps against.
+//! A small second outbox in memory, written from the trait's words.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use crate::model::{ContentSha, Job, PagePath, StoreName, Timestamp};
-use crate::outbox::{Claimed, Counts, Death, Enqueued, LONGEST_WAIT, Outbox, Settle, Which};
+use super::play::{Content, Outcome, Page};
+use crate::model::{ContentSha, PagePath, StoreName, Timestamp};
+use crate::outbox::{Claimed, Counts, Enqueued, LONGEST_WAIT, Outbox};
 
-/// A page, by number.
-pub type Page = u8;
-
-/// A content, by number; 0 is one that nobody knows.
-pub type Content = u8;
-
-/// One step of a play.
-#[derive(Debug, Clone)]
-pub enum Step {
-    /// Enqueue these: page, content named, retry.
-    Enqueue(Vec<(Page, Content, u32)>),
-    /// Claim at most so many.
-    Claim(usize),
-    /// Settle claims: the how-manieth of all ever made (modulo their number), the outcome.
-    Settle(Vec<(usize, Outcome)>),
-    /// Extend the how-manieth claim.
-    Extend(usize),
-    /// Recover: all, or what has run out.
-    Recover(bool),
-    /// Release for a store, or for all.
-    Release(Option<StoreName>),
-    /// Retry all dead letters.
-    RetryDead,
-    /// Drop all dead letters.
-    DropDead,
-    /// The clock moves, by milliseconds.
-    Tick(i64),
-}
-
-/// An outcome, with waits in milliseconds from now.
-#[derive(Debug, Clone)]
-pub enum Outcome {
-    /// All stores hold it.
-    Ack,
-    /// Retry after a wait, with attempts, having tried a content.
-    Retry(i64, u32, Content),
-    /// Hold for a store, for ever or for a time.
-    Hold(StoreName, Option<i64>),
-    /// Dead.
-    Dead,
-}
-
-const LEASE_MS: i64 = 60_000;
+pub(super) const LEASE_MS: i64 = 60_000;
 
 fn longest_ms() -> i64 {
     i64::try_from(LONGEST_WAIT.as_millis()).expect("an hour fits")
 }
 
-fn path(page: Page) -> PagePath {
+pub(super) fn path(page: Page) -> PagePath {
     PagePath::parse(&format!("w/{page}.md")).expect("a page's path")
 }
 
-fn sha(content: Content) -> Option<ContentSha> {
+pub(super) fn sha(content: Content) -> Option<ContentSha> {
     (content > 0).then(|| ContentSha::of(&[content]))
 }
 
@@ -170,14 +128,22 @@ struct Ledger {
 }
 
 #[derive(Debug, Default)]
-struct Model {
+pub(super) struct Model {
     rows: BTreeMap<Page, Row>,
-    now: i64,
+    pub(super) now: i64,
     ledger: Ledger,
 }
 
 impl Model {
-    fn enqueue(&mut self, jobs: &[(Page, Content, u32)]) -> Enqueued {
+    /// Makes an empty outbox at this time.
+    pub(super) fn at(now: i64) -> Self {
+        Self {
+            now,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn enqueue(&mut self, jobs: &[(Page, Content, u32)]) -> Enqueued {
         let mut done = Enqueued::default();
         for &(page, named, retry) in jobs {
             let row = self.rows.entry(page).or_default();
@@ -199,7 +165,7 @@ impl Model {
         done
     }
 
-    fn claimable(&self) -> usize {
+    pub(super) fn claimable(&self) -> usize {
         let free = |row: &&Row| {
             row.lent.is_none() && row.waiting.is_some_and(|item| item.when.has_come(self.now))
         };
@@ -207,7 +173,7 @@ impl Model {
     }
 
     /// Takes the claim over, having checked that it was allowed and says what it must.
-    fn claim(&mut self, claim: &Claimed) {
+    pub(super) fn claim(&mut self, claim: &Claimed) {
         let now = self.now;
         let (_, row) = self
             .rows
@@ -235,7 +201,7 @@ impl Model {
     }
 
     /// Settles and says whether the claim was still held.
-    fn settle(&mut self, claim: &Claimed, outcome: &Outcome) -> bool {
+    pub(super) fn settle(&mut self, claim: &Claimed, outcome: &Outcome) -> bool {
         let latest = self.now + longest_ms();
         let now = self.now;
         let Some(row) = self.lent(claim) else {
@@ -275,7 +241,7 @@ impl Model {
         true
     }
 
-    fn extend(&mut self, claim: &Claimed) -> bool {
+    pub(super) fn extend(&mut self, claim: &Claimed) -> bool {
         let until = self.now + LEASE_MS;
         let row = self.lent(claim);
         let held = row.is_some();
@@ -285,7 +251,7 @@ impl Model {
         held
     }
 
-    fn recover(&mut self, all: bool) -> u64 {
+    pub(super) fn recover(&mut self, all: bool) -> u64 {
         let now = self.now;
         let lost = |lent: &mut Lent| all || lent.until < now || lent.until > now + longest_ms();
         let mut taken = 0;
@@ -303,7 +269,7 @@ impl Model {
         taken
     }
 
-    fn release(&mut self, store: Option<StoreName>) -> u64 {
+    pub(super) fn release(&mut self, store: Option<StoreName>) -> u64 {
         let mut released = 0;
         for item in self
             .rows
@@ -320,7 +286,7 @@ impl Model {
         released
     }
 
-    fn retry_dead(&mut self) -> u64 {
+    pub(super) fn retry_dead(&mut self) -> u64 {
         let mut put_back = 0;
         for row in self.rows.values_mut() {
             let Some(named) = row.dead.take() else {
@@ -342,7 +308,7 @@ impl Model {
         put_back
     }
 
-    fn drop_dead(&mut self) -> u64 {
+    pub(super) fn drop_dead(&mut self) -> u64 {
         let rows = self.rows.values_mut();
         let dropped = rows.filter_map(|row| row.dead.take()).count() as u64;
         self.ledger.letters_gone += dropped;
@@ -392,7 +358,7 @@ impl Model {
         pending
     }
 
-    fn check(&self, outbox: &mut dyn Outbox) {
+    pub(super) fn check(&self, outbox: &mut dyn Outbox) {
         let counts = outbox.counts(Timestamp(self.now)).expect("counts");
         assert_eq!(counts, self.counts());
         assert_eq!(outbox.next_due(), Ok(self.next_due()));
@@ -413,132 +379,4 @@ impl Model {
         );
         assert_eq!(ledger.died, counts.dead + ledger.letters_gone);
     }
-}
-
-/// Plays the steps to an empty outbox and to the model.
-///
-/// # Panics
-/// When the two differ: in an answer, in what a claim holds, in the counts, or when something is missing
-/// from `entered = acked + merged + died + waiting + delayed + in flight + held`.
-pub fn play(outbox: &mut dyn Outbox, steps: &[Step]) {
-    let mut model = Model {
-        now: 1_795_000_000_000,
-        ..Model::default()
-    };
-    let mut claims: Vec<Claimed> = Vec::new();
-    for step in steps {
-        take_step(outbox, &mut model, &mut claims, step);
-        model.check(outbox);
-    }
-}
-
-fn take_step(outbox: &mut dyn Outbox, model: &mut Model, claims: &mut Vec<Claimed>, step: &Step) {
-    let now = Timestamp(model.now);
-    let lease = Duration::from_millis(LEASE_MS.unsigned_abs());
-    match step {
-        Step::Enqueue(jobs) => {
-            let told: Vec<_> = jobs
-                .iter()
-                .map(|&(page, content, retry)| Job {
-                    retry,
-                    ..Job::for_page(path(page), sha(content))
-                })
-                .collect();
-            assert_eq!(outbox.enqueue(&told, now), Ok(model.enqueue(jobs)));
-        }
-        Step::Claim(max) => {
-            let claimed = outbox.claim(*max, lease, now).expect("claim");
-            assert_eq!(claimed.len(), model.claimable().min(*max));
-            for claim in &claimed {
-                model.claim(claim);
-            }
-            claims.extend(claimed);
-        }
-        Step::Settle(_) | Step::Extend(_) if claims.is_empty() => {}
-        Step::Settle(settled) => {
-            let mut told = Vec::new();
-            let mut refused = 0;
-            for (which, outcome) in settled {
-                let claim = &claims[which % claims.len()];
-                told.push((claim.clone(), outcome.tell(model.now)));
-                refused += u64::from(!model.settle(claim, outcome));
-            }
-            assert_eq!(outbox.settle(&told, now), Ok(refused));
-        }
-        Step::Extend(which) => {
-            let claim = claims[which % claims.len()].clone();
-            let lost = u64::from(!model.extend(&claim));
-            assert_eq!(outbox.extend(&[claim], lease, now), Ok(lost));
-        }
-        Step::Recover(all) => assert_eq!(outbox.recover(*all, now), Ok(model.recover(*all))),
-        Step::Release(store) => {
-            assert_eq!(outbox.release(*store, now), Ok(model.release(*store)));
-        }
-        Step::RetryDead => {
-            let put_back = outbox.retry_dead(&Which::All, now);
-            assert_eq!(put_back, Ok(model.retry_dead()));
-        }
-        Step::DropDead => assert_eq!(outbox.drop_dead(&Which::All), Ok(model.drop_dead())),
-        Step::Tick(ms) => model.now += ms,
-    }
-}
-
-impl Outcome {
-    fn tell(&self, now: i64) -> Settle {
-        match *self {
-            Self::Ack => Settle::Ack,
-            Self::Retry(wait, attempts, tried) => Settle::RetryAt {
-                at: Timestamp(now + wait),
-                attempts,
-                version: sha(tried).map(|sha| sha.to_string()).unwrap_or_default(),
-                reason: "no luck".into(),
-            },
-            Self::Hold(store, wait) => Settle::Hold {
-                store,
-                until: wait.map(|wait| Timestamp(now + wait)),
-                reason: "away".into(),
-            },
-            Self::Dead => Settle::Dead(Death {
-                store: None,
-                reason: "never".into(),
-                attempts: 4,
-                version: String::new(),
-                fingerprint: String::new(),
-            }),
-        }
-    }
-}
-
-/// Random plays over a few pages, in which pages meet themselves often.
-#[cfg(test)]
-pub(crate) fn plays() -> impl proptest::strategy::Strategy<Value = Vec<Step>> {
-    use proptest::prelude::*;
-
-    let store = || prop::sample::select(StoreName::ALL.to_vec());
-    let wait = || prop_oneof![Just(0), 1..30_000_i64, Just(10_000_000)];
-    let content = || 0..4_u8;
-    let job = (0..5_u8, content(), prop_oneof![4 => Just(0), 1 => 1..4_u32]);
-    let outcome = prop_oneof![
-        2 => Just(Outcome::Ack),
-        3 => (wait(), 0..4_u32, content()).prop_map(|(w, n, c)| Outcome::Retry(w, n, c)),
-        2 => (store(), prop::option::of(wait())).prop_map(|(s, w)| Outcome::Hold(s, w)),
-        1 => Just(Outcome::Dead),
-    ];
-    let tick = prop_oneof![
-        6 => 0..40_000_i64,
-        1 => Just(-1000_i64),
-        1 => Just(-20_000_000_i64),
-    ];
-    let step = prop_oneof![
-        6 => prop::collection::vec(job, 1..5).prop_map(Step::Enqueue),
-        6 => (0..5_usize).prop_map(Step::Claim),
-        6 => prop::collection::vec((any::<usize>(), outcome), 1..4).prop_map(Step::Settle),
-        1 => any::<usize>().prop_map(Step::Extend),
-        2 => any::<bool>().prop_map(Step::Recover),
-        1 => prop::option::of(store()).prop_map(Step::Release),
-        1 => Just(Step::RetryDead),
-        1 => Just(Step::DropDead),
-        4 => tick.prop_map(Step::Tick),
-    ];
-    prop::collection::vec(step, 1..60)
 }
