@@ -442,19 +442,25 @@ impl Receipts {
             .map_err(|e| db_failure("cannot read deaths", &e))
     }
 
+    /// Returns a lasting value by its key, if it has been made.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn known_meta(&self, key: &str) -> Result<Option<String>, Failure> {
+        self.db
+            .query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| {
+                row.get(0)
+            })
+            .optional()
+            .map_err(|e| db_failure("cannot read wiki.db", &e))
+    }
+
     /// Returns a lasting value by its key, making it with `make` at the first call.
     ///
     /// # Errors
     /// As [`db_failure`] sorts them.
     pub fn meta(&mut self, key: &str, make: impl FnOnce() -> String) -> Result<String, Failure> {
-        let read = |db: &Connection| {
-            db.query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| {
-                row.get(0)
-            })
-            .optional()
-            .map_err(|e| db_failure("cannot read wiki.db", &e))
-        };
-        if let Some(value) = read(&self.db)? {
+        if let Some(value) = self.known_meta(key)? {
             return Ok(value);
         }
         with_write(&mut self.db, "cannot write wiki.db", |tx| {

@@ -1,0 +1,267 @@
+//! `wiki-sync dlq`
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::cli::Context;
+use crate::cli::error::CommandError;
+use crate::cli::exit::Exit;
+use crate::cli::out::{Style, clean, count, roughly};
+use crate::model::Timestamp;
+use crate::outbox::{DeadLetter, Outbox, Which};
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum DlqCommand {
+    /// List the dead letters, oldest first
+    List,
+    /// Show one dead letter whole
+    Show {
+        /// Its id
+        id: i64,
+    },
+    /// Put dead letters back as fresh jobs
+    Retry(WhichArgs),
+    /// Drop dead letters for good
+    Drop(WhichArgs),
+}
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct WhichArgs {
+    /// Ids, as `dlq list` shows them
+    #[arg(value_name = "ID")]
+    ids: Vec<i64>,
+    /// All of them
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(Serialize)]
+struct Letter {
+    id: i64,
+    path: Option<String>,
+    store: Option<&'static str>,
+    reason: String,
+    attempts: u32,
+    /// Milliseconds since the epoch.
+    dead_at: i64,
+    /// The job as its producer wrote it; the line as text where it is no JSON.
+    job: Value,
+}
+
+impl Letter {
+    fn of(dead: &DeadLetter) -> Self {
+        Self {
+            id: dead.id,
+            path: dead.path.as_ref().map(ToString::to_string),
+            store: dead.death.store.map(crate::model::StoreName::as_str),
+            reason: dead.death.reason.clone(),
+            attempts: dead.death.attempts,
+            dead_at: dead.dead_at.0,
+            job: serde_json::from_slice(&dead.raw)
+                .unwrap_or_else(|_| String::from_utf8_lossy(&dead.raw).into()),
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.path.as_deref().unwrap_or("(a line that is no job)")
+    }
+}
+
+pub(super) fn run(command: DlqCommand, cx: &mut Context) -> Result<Exit, CommandError> {
+    let ws = cx.workspace()?;
+    let mut outbox = ws.outbox()?;
+    match command {
+        DlqCommand::List => list(outbox.as_mut(), cx),
+        DlqCommand::Show { id } => show(outbox.as_mut(), id, cx),
+        DlqCommand::Retry(which) => retry(outbox.as_mut(), which, cx),
+        DlqCommand::Drop(which) => discard(outbox.as_mut(), which, cx),
+    }
+}
+
+fn list(outbox: &mut dyn Outbox, cx: &mut Context) -> Result<Exit, CommandError> {
+    let letters: Vec<_> = outbox.dead()?.iter().map(Letter::of).collect();
+    if cx.out.is_json() {
+        cx.out.json(&letters);
+        return Ok(Exit::Ok);
+    }
+    let now = Timestamp::now();
+    for letter in &letters {
+        let name = cx.out.paint(Style::Bold, clean(letter.name())).into_owned();
+        cx.out.line(format_args!(
+            "{:>4}  {name}  {}  {}  {} ago",
+            letter.id,
+            letter.store.unwrap_or("page"),
+            count(letter.attempts.into(), "attempt"),
+            roughly(Timestamp(letter.dead_at).until(now)),
+        ));
+        cx.out.line(format_args!("      {}", clean(&letter.reason)));
+    }
+    if letters.is_empty() {
+        cx.out.say("no dead letters");
+    } else {
+        cx.out.say(
+            "an edit of the page wakes its letter; else `wiki-sync dlq retry ID` or `dlq drop ID`",
+        );
+    }
+    Ok(Exit::Ok)
+}
+
+fn show(outbox: &mut dyn Outbox, id: i64, cx: &mut Context) -> Result<Exit, CommandError> {
+    let dead = outbox.dead()?;
+    let found = dead.iter().find(|letter| letter.id == id);
+    let found = found.ok_or_else(|| unknown(&[id]))?;
+    let letter = Letter::of(found);
+    if cx.out.is_json() {
+        cx.out.json(&letter);
+        return Ok(Exit::Ok);
+    }
+    let raw = String::from_utf8_lossy(&found.raw);
+    let rows = [
+        ("id", letter.id.to_string()),
+        ("page", letter.name().into()),
+        ("store", letter.store.unwrap_or("none").into()),
+        ("reason", letter.reason.clone()),
+        ("attempts", letter.attempts.to_string()),
+        ("died", utc(found.dead_at)),
+        ("content", found.death.version.clone()),
+        ("job", raw.into_owned()),
+    ];
+    for (name, value) in rows {
+        cx.out.line(format_args!("{name:9} {}", clean(&value)));
+    }
+    Ok(Exit::Ok)
+}
+
+fn retry(
+    outbox: &mut dyn Outbox,
+    which: WhichArgs,
+    cx: &mut Context,
+) -> Result<Exit, CommandError> {
+    let (which, asked) = choose(outbox, which)?;
+    let retried = outbox.retry_dead(&which, Timestamp::now())?;
+    let stayed = asked.saturating_sub(retried);
+    if cx.out.is_json() {
+        cx.out
+            .json(&json!({ "retried": retried, "stayed": stayed }));
+        return Ok(Exit::Ok);
+    }
+    cx.out.say(format_args!(
+        "{} put back; `wiki-sync drain` tries them",
+        count(retried, "job")
+    ));
+    if stayed > 0 {
+        cx.out.trouble(format_args!(
+            "{} stayed: a line that names no page can only be dropped",
+            count(stayed, "letter")
+        ));
+    }
+    Ok(Exit::Ok)
+}
+
+fn discard(
+    outbox: &mut dyn Outbox,
+    which: WhichArgs,
+    cx: &mut Context,
+) -> Result<Exit, CommandError> {
+    let (which, _) = choose(outbox, which)?;
+    let dropped = outbox.drop_dead(&which)?;
+    if cx.out.is_json() {
+        cx.out.json(&json!({ "dropped": dropped }));
+    } else {
+        cx.out
+            .say(format_args!("{} dropped", count(dropped, "letter")));
+    }
+    Ok(Exit::Ok)
+}
+
+/// Returns which letters are meant and how many; an id that is none stops the whole.
+fn choose(outbox: &mut dyn Outbox, args: WhichArgs) -> Result<(Which, u64), CommandError> {
+    let dead = outbox.dead()?;
+    if args.all {
+        return Ok((Which::All, dead.len() as u64));
+    }
+    let mut ids = args.ids;
+    ids.sort_unstable();
+    ids.dedup();
+    let none: Vec<_> = ids
+        .iter()
+        .copied()
+        .filter(|id| dead.iter().all(|letter| letter.id != *id))
+        .collect();
+    if !none.is_empty() {
+        return Err(unknown(&none));
+    }
+    let asked = ids.len() as u64;
+    Ok((Which::Ids(ids), asked))
+}
+
+fn unknown(ids: &[i64]) -> CommandError {
+    let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
+    CommandError::new(format!("no dead letter has the id {}", ids.join(", ")))
+        .hint("`wiki-sync dlq list` shows them; an edit of the page takes its letter away")
+}
+
+/// Returns a time as `2025-01-31 23:59:59 UTC`.
+fn utc(time: Timestamp) -> String {
+    let seconds = time.0.div_euclid(1000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Days since 0000-03-01, so that the leap day is a year's last (Howard Hinnant, "chrono-compatible
+    // low-level date algorithms").
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outbox::Death;
+
+    #[test]
+    fn times_are_told_as_dates() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_400, "2000-02-29 00:00:00 UTC"),
+            (1_738_367_999, "2025-01-31 23:59:59 UTC"),
+            (4_107_542_400, "2100-03-01 00:00:00 UTC"),
+        ] {
+            assert_eq!(utc(Timestamp(seconds * 1000)), text);
+        }
+    }
+
+    #[test]
+    fn a_letter_of_a_line_that_is_no_job_keeps_the_line_as_text() {
+        let dead = |raw: &[u8]| DeadLetter {
+            id: 1,
+            path: None,
+            death: Death {
+                store: None,
+                reason: "no job".into(),
+                attempts: 0,
+                version: String::new(),
+                fingerprint: String::new(),
+            },
+            dead_at: Timestamp(0),
+            raw: raw.into(),
+        };
+        assert_eq!(Letter::of(&dead(b"not json {")).job, json!("not json {"));
+        assert_eq!(
+            Letter::of(&dead(br#"{"output_path":"a.md"}"#)).job,
+            json!({"output_path": "a.md"})
+        );
+    }
+}

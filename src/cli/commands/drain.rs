@@ -1,0 +1,152 @@
+//! `wiki-sync drain`
+
+use std::time::Duration;
+
+use crate::cli::Context;
+use crate::cli::error::CommandError;
+use crate::cli::exit::Exit;
+use crate::cli::out::{Out, Style, count};
+use crate::cli::progress::Bar;
+use crate::engine::drain::{DrainOptions, drain};
+use crate::engine::report::DrainReport;
+use crate::model::Timestamp;
+
+/// Find changed pages and bring them to every store
+#[derive(Debug, clap::Args)]
+pub(crate) struct DrainArgs {
+    /// Do not look for pages that nobody announced
+    #[arg(long)]
+    no_scan: bool,
+    /// Do what is due now; do not wait for retries and stores that are away
+    #[arg(long)]
+    no_wait: bool,
+    /// Take at most this many jobs
+    #[arg(long, value_name = "N")]
+    max_jobs: Option<u64>,
+    /// Wait this many seconds for new jobs once the queue is empty
+    #[arg(long, value_name = "S", default_value = "0", value_parser = seconds)]
+    timeout: Duration,
+    /// Remove pages even when so many are gone at once that it looks like an accident
+    #[arg(long)]
+    allow_mass_delete: bool,
+    /// Wait this many seconds for another drain of this checkout
+    #[arg(long, value_name = "S", default_value = "60", value_parser = seconds)]
+    lock_wait: Duration,
+}
+
+/// Reads a number of seconds, at most a year.
+fn seconds(text: &str) -> Result<Duration, String> {
+    const YEAR: f64 = 365.0 * 86_400.0;
+    match text.parse() {
+        Ok(seconds) if (0.0..=YEAR).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        Ok(_) | Err(_) => Err("not a number of seconds".into()),
+    }
+}
+
+impl DrainArgs {
+    fn options(&self) -> DrainOptions {
+        DrainOptions {
+            scan: !self.no_scan,
+            wait: !self.no_wait,
+            max_jobs: self.max_jobs,
+            timeout: self.timeout,
+            allow_mass_delete: self.allow_mass_delete,
+            lock_wait: self.lock_wait,
+        }
+    }
+}
+
+pub(super) fn run(args: &DrainArgs, cx: &mut Context) -> Result<Exit, CommandError> {
+    let ws = cx.workspace()?;
+    if let Some(note) = ws.without_git() {
+        cx.out.stderr("warning", note);
+    }
+    let mut parts = ws.parts()?;
+    let mut bar = Bar::new(&cx.out);
+    let report = drain(&mut parts, &args.options(), &mut bar)?;
+    drop(bar);
+    let counts = parts.outbox.counts(Timestamp::now());
+    let delayed = counts.as_ref().map_or(0, |counts| counts.delayed);
+    if cx.out.is_json() {
+        cx.out.json(&report);
+    } else {
+        print(&mut cx.out, &report, delayed);
+    }
+    // The report is told in any case.
+    counts?;
+    Ok(Exit::of_drain(&report, delayed))
+}
+
+fn print(out: &mut Out, report: &DrainReport, delayed: u64) {
+    for (name, store) in &report.stores {
+        let mut line = format!(
+            "{name:8} {:>6} applied {:>6} removed",
+            store.applied, store.removed
+        );
+        if let (&"git", Some(commit)) = (name, &report.commit) {
+            line += &format!("   commit {}", &commit[..commit.len().min(10)]);
+        }
+        out.say(line);
+    }
+    let mut parts = vec![format!(
+        "processed {} ({} unchanged)",
+        count(report.processed, "job"),
+        report.unchanged
+    )];
+    if report.scanned > 0 {
+        parts.insert(0, format!("scanned {}", count(report.scanned, "page")));
+    }
+    for (number, what) in [
+        (report.merged, "merged"),
+        (report.retried, "tried again"),
+        (report.dlq, "given up"),
+    ] {
+        if number > 0 {
+            parts.push(format!("{what} {number}"));
+        }
+    }
+    out.say(format_args!(
+        "{} in {:.2} s",
+        parts.join(", "),
+        report.seconds
+    ));
+    out.skipped(&report.skipped);
+    if report.held > 0 {
+        let title = format!("held: {}", count(report.held, "job"));
+        let title = out.paint(Style::Warn, title).into_owned();
+        out.trouble(format_args!(
+            "{title}; `wiki-sync status` shows which, `wiki-sync drain` goes on"
+        ));
+    }
+    if delayed > 0 {
+        let title = format!("delayed: {}", count(delayed, "job"));
+        let title = out.paint(Style::Warn, title).into_owned();
+        out.trouble(format_args!(
+            "{title} to be tried again later; `wiki-sync drain` goes on"
+        ));
+    }
+    if report.dead > 0 {
+        let title = format!("dead letters: {}", report.dead);
+        let title = out.paint(Style::Bad, title).into_owned();
+        out.trouble(format_args!("{title}; `wiki-sync dlq list` shows them"));
+    }
+    out.troubles(&report.trouble);
+    if report.held == 0 && report.dead == 0 && delayed == 0 {
+        let done = out.paint(Style::Good, "nothing is owed").into_owned();
+        out.say(done);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_numbers_that_can_be_waited_for() {
+        assert_eq!(seconds("0"), Ok(Duration::ZERO));
+        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
+        for bad in ["-1", "nan", "inf", "", "1s", "1e300"] {
+            assert!(seconds(bad).is_err(), "{bad:?}");
+        }
+    }
+}

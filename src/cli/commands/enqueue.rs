@@ -1,0 +1,99 @@
+//! `wiki-sync enqueue`
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::cli::Context;
+use crate::cli::error::CommandError;
+use crate::cli::exit::Exit;
+use crate::cli::open::Workspace;
+use crate::cli::out::count;
+use crate::cli::paths;
+use crate::model::{Failure, Job, Labels, PagePath, Timestamp};
+use crate::outbox::Enqueued;
+use crate::wiki::Reading;
+
+/// Announce pages that may have changed or are gone
+#[derive(Debug, clap::Args)]
+pub(crate) struct EnqueueArgs {
+    /// The pages: relative to the current folder or to the root
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    #[command(flatten)]
+    labels: LabelArgs,
+}
+
+/// What a producer says of its pages.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct LabelArgs {
+    /// The source repository that the pages describe
+    #[arg(long, value_name = "NAME", default_value = "")]
+    repo: String,
+    /// The commit of that repository
+    #[arg(long, value_name = "SHA", default_value = "")]
+    commit: String,
+}
+
+impl LabelArgs {
+    pub(super) fn labels(&self) -> Labels {
+        Labels {
+            repo: self.repo.clone(),
+            commit_sha: self.commit.clone(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Done {
+    enqueued: u64,
+    merged: u64,
+    paths: Vec<String>,
+}
+
+pub(super) fn run(args: &EnqueueArgs, cx: &mut Context) -> Result<Exit, CommandError> {
+    let ws = cx.workspace()?;
+    let pages = paths::pages(&ws.wiki, &ws.start, &args.paths)?;
+    let enqueued = announce(&ws, &pages, &args.labels.labels())?;
+    let done = Done {
+        enqueued: enqueued.new,
+        merged: enqueued.merged,
+        paths: pages.iter().map(ToString::to_string).collect(),
+    };
+    if cx.out.is_json() {
+        cx.out.json(&done);
+    } else {
+        cx.out.say(told(enqueued));
+    }
+    Ok(Exit::Ok)
+}
+
+/// Puts one job for each page into the outbox, all or none.
+pub(super) fn announce(
+    ws: &Workspace,
+    pages: &[PagePath],
+    labels: &Labels,
+) -> Result<Enqueued, Failure> {
+    let job = |path: &PagePath| {
+        let sha = match ws.wiki.read(path) {
+            Reading::Page { sha, .. } => Some(sha),
+            // The drain will see for itself what is the matter.
+            Reading::Absent | Reading::Bad { .. } => None,
+        };
+        Job {
+            labels: labels.clone(),
+            ..Job::for_page(path.clone(), sha)
+        }
+    };
+    let jobs: Vec<_> = pages.iter().map(job).collect();
+    ws.outbox()?.enqueue(&jobs, Timestamp::now())
+}
+
+/// Returns what an enqueue did, in words.
+pub(super) fn told(enqueued: Enqueued) -> String {
+    let waiting = match enqueued.merged {
+        0 => String::new(),
+        merged => format!("; {} waiting already", count(merged, "job")),
+    };
+    format!("enqueued {}{waiting}", count(enqueued.new, "job"))
+}

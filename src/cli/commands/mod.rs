@@ -1,0 +1,58 @@
+//! One file per command: its arguments, what it does, its printing.
+
+mod completions;
+mod config;
+mod demo;
+mod dlq;
+mod drain;
+mod enqueue;
+pub(super) mod graph;
+mod init;
+mod put;
+pub(super) mod search;
+mod status;
+mod verify;
+
+use super::Context;
+use super::error::CommandError;
+use super::exit::Exit;
+
+/// What to do.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    Init(init::InitArgs),
+    Put(put::PutArgs),
+    Enqueue(enqueue::EnqueueArgs),
+    Drain(drain::DrainArgs),
+    Status(status::StatusArgs),
+    Search(search::SearchArgs),
+    Verify(verify::VerifyArgs),
+    /// Ask the graph who links to whom
+    #[command(subcommand)]
+    Graph(graph::GraphCommand),
+    /// Look at dead letters, put them back or drop them
+    #[command(subcommand)]
+    Dlq(dlq::DlqCommand),
+    Demo(demo::DemoArgs),
+    Config(config::ConfigArgs),
+    Completions(completions::CompletionsArgs),
+}
+
+impl Command {
+    pub(super) fn run(self, cx: &mut Context) -> Result<Exit, CommandError> {
+        match self {
+            Self::Init(args) => init::run(&args, cx),
+            Self::Put(args) => put::run(&args, cx),
+            Self::Enqueue(args) => enqueue::run(&args, cx),
+            Self::Drain(args) => drain::run(&args, cx),
+            Self::Status(args) => status::run(&args, cx),
+            Self::Search(args) => search::run(&args, cx),
+            Self::Verify(args) => verify::run(&args, cx),
+            Self::Graph(command) => graph::run(&command, cx),
+            Self::Dlq(command) => dlq::run(command, cx),
+            Self::Demo(args) => demo::run(&args, cx),
+            Self::Config(args) => config::run(&args, cx),
+            Self::Completions(args) => completions::run(&args, cx),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! `wiki-sync put`
+
+use std::io::{self, Read as _};
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::enqueue::{self, LabelArgs};
+use crate::cli::Context;
+use crate::cli::error::CommandError;
+use crate::cli::exit::Exit;
+use crate::cli::paths;
+use crate::model::ContentSha;
+
+/// Write a page from stdin, whole or not at all, and announce it
+#[derive(Debug, clap::Args)]
+pub(crate) struct PutArgs {
+    /// The page: relative to the current folder or to the root
+    path: PathBuf,
+    #[command(flatten)]
+    labels: LabelArgs,
+}
+
+#[derive(Serialize)]
+struct Done {
+    path: String,
+    sha: String,
+    written: bool,
+    enqueued: u64,
+    merged: u64,
+}
+
+pub(super) fn run(args: &PutArgs, cx: &mut Context) -> Result<Exit, CommandError> {
+    let ws = cx.workspace()?;
+    let path = paths::page(&ws.wiki, &ws.start, &args.path)?;
+    let bytes = read_page(io::stdin().lock(), ws.config.wiki.max_page)?;
+    let written = ws.wiki.write(&path, &bytes)?;
+    fail::fail_point!("put.written");
+    let enqueued = enqueue::announce(&ws, std::slice::from_ref(&path), &args.labels.labels())?;
+    if cx.out.is_json() {
+        cx.out.json(&Done {
+            path: path.to_string(),
+            sha: ContentSha::of(&bytes).to_string(),
+            written,
+            enqueued: enqueued.new,
+            merged: enqueued.merged,
+        });
+    } else {
+        let what = if written { "wrote" } else { "same as before:" };
+        cx.out
+            .say(format_args!("{what} {path}; {}", enqueue::told(enqueued)));
+    }
+    Ok(Exit::Ok)
+}
+
+/// Reads a page that the drain will accept.
+fn read_page(from: impl io::Read, max_page: u64) -> Result<Vec<u8>, CommandError> {
+    let mut bytes = Vec::new();
+    from.take(max_page.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(|e| CommandError::caused("cannot read stdin", &e))?;
+    if bytes.len() as u64 > max_page {
+        return Err(CommandError::new(format!(
+            "stdin holds more than wiki.max_page allows ({max_page} bytes)"
+        ))
+        .hint("nothing was written; raise wiki.max_page or split the page"));
+    }
+    let nul = bytes.iter().position(|&byte| byte == 0);
+    let bad = match std::str::from_utf8(&bytes) {
+        Err(e) => Some(("is not UTF-8", e.valid_up_to())),
+        Ok(_) => nul.map(|at| ("holds a NUL byte", at)),
+    };
+    if let Some((what, at)) = bad {
+        let line = 1 + bytes[..at].iter().filter(|&&byte| byte == b'\n').count();
+        return Err(
+            CommandError::new(format!("stdin {what} in line {line}")).hint("nothing was written")
+        );
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_drain_would_accept_is_written() {
+        let read = |bytes: &'static [u8], max| read_page(bytes, max).map_err(|e| e.error);
+        assert_eq!(read("# 한글\n".as_bytes(), 100), Ok("# 한글\n".into()));
+        assert_eq!(read(b"", 1), Ok(vec![]));
+        assert_eq!(read(b"1234", 4), Ok(b"1234".into()));
+        assert_eq!(
+            read(b"12345", 4),
+            Err("stdin holds more than wiki.max_page allows (4 bytes)".into())
+        );
+        assert_eq!(
+            read(b"a\n\xff", 9),
+            Err("stdin is not UTF-8 in line 2".into())
+        );
+        assert_eq!(
+            read(b"a\0", 9),
+            Err("stdin holds a NUL byte in line 1".into())
+        );
+    }
+}

@@ -1,0 +1,86 @@
+//! `wiki-sync status`
+
+use crate::cli::Context;
+use crate::cli::error::CommandError;
+use crate::cli::exit::Exit;
+use crate::cli::out::{Out, Style, clean, count, roughly};
+use crate::model::Timestamp;
+use crate::query::status::{StatusReport, status};
+
+/// Show where every job and store stands
+#[derive(Debug, clap::Args)]
+pub(crate) struct StatusArgs {}
+
+pub(super) fn run(_args: &StatusArgs, cx: &mut Context) -> Result<Exit, CommandError> {
+    let ws = cx.workspace()?;
+    let mut parts = ws.parts()?;
+    let now = Timestamp::now();
+    let report = status(&mut parts, now)?;
+    if cx.out.is_json() {
+        cx.out.json(&report);
+    } else {
+        print(&mut cx.out, &report, now);
+        if let Some(note) = ws.without_git() {
+            cx.out.say(note);
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
+    let pages = count(report.pages, "page");
+    let title = if report.fresh {
+        out.paint(Style::Good, "fresh").into_owned() + &format!(": {pages}, nothing is owed")
+    } else {
+        out.paint(Style::Warn, "not fresh").into_owned() + &format!(": {pages} in the folder")
+    };
+    out.line(title);
+    let outbox = &report.outbox;
+    let oldest = match outbox.oldest {
+        Some(since) => format!(" (the oldest is {} old)", age(since, now)),
+        None => String::new(),
+    };
+    out.line(format_args!(
+        "outbox   waiting {}, delayed {}, in flight {}, held {}, dead {}{oldest}",
+        outbox.waiting, outbox.delayed, outbox.in_flight, outbox.held, outbox.dead
+    ));
+    for (name, store) in &report.stores {
+        let style = if store.state == "up" {
+            Style::Good
+        } else {
+            Style::Bad
+        };
+        let state = out.paint(style, format!("{:5}", store.state)).into_owned();
+        let pages = count(store.pages, "page");
+        out.line(format_args!("{name:8} {state} {pages}"));
+    }
+    if report.unannounced > 0 {
+        out.line(format_args!(
+            "{} changed and not enqueued yet: `wiki-sync drain` finds them",
+            count(report.unannounced, "page")
+        ));
+    }
+    if !report.held.is_empty() {
+        out.trouble("held or put back:");
+        out.bounded(&report.held, |job| {
+            format!(
+                "  {}  {}  {}  {}",
+                clean(&job.path),
+                job.store.unwrap_or("retry"),
+                age(job.since, now),
+                clean(&job.reason)
+            )
+        });
+    }
+    if outbox.dead > 0 {
+        let title = format!("dead letters: {}", outbox.dead);
+        let title = out.paint(Style::Bad, title).into_owned();
+        out.trouble(format_args!("{title}; `wiki-sync dlq list` shows them"));
+    }
+    out.skipped(&report.skipped);
+    out.troubles(&report.trouble);
+}
+
+fn age(since: i64, now: Timestamp) -> String {
+    roughly(Timestamp(since).until(now))
+}

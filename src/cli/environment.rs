@@ -1,0 +1,74 @@
+//! What git hands to its hooks must not lead us elsewhere.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use super::error::CommandError;
+
+/// Starts this program again without any `GIT_*` variable, if there is one; returns when there is none.
+///
+/// A hook is run with `GIT_DIR`, `GIT_INDEX_FILE`, author names and dates of the commit under way; with them
+/// we would commit to another repository or index, or in someone else's name. Another process image is the
+/// only way to be rid of them for libraries too.
+///
+/// # Errors
+/// When the program cannot be started again.
+pub(crate) fn scrub() -> Result<(), CommandError> {
+    let theirs = foreign(std::env::vars_os().map(|(name, _)| name));
+    if theirs.is_empty() {
+        return Ok(());
+    }
+    // The link names this very file, even if another version has been put in its place meanwhile.
+    let link = Path::new("/proc/self/exe");
+    let program = if link.exists() {
+        link.into()
+    } else {
+        std::env::current_exe()
+            .map_err(|e| CommandError::caused("cannot find this program's own file", &e))?
+    };
+    let mut args = std::env::args_os();
+    let mut again = Command::new(program);
+    if let Some(name) = args.next() {
+        again.arg0(name);
+    }
+    again.args(args);
+    for name in theirs {
+        again.env_remove(name);
+    }
+    // Returns only when it fails.
+    let error = again.exec();
+    Err(CommandError::caused(
+        "cannot start again without git's environment variables",
+        &error,
+    )
+    .hint("unset every GIT_* variable before the call"))
+}
+
+fn foreign(names: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    names
+        .filter(|name| name.as_bytes().starts_with(b"GIT_"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_variable_of_gits_is_taken_away_and_no_other() {
+        let names = [
+            "GIT_DIR",
+            "PATH",
+            "GIT_INDEX_FILE",
+            "GITHUB_TOKEN",
+            "LEGIT_X",
+        ];
+        assert_eq!(
+            foreign(names.into_iter().map(Into::into)),
+            ["GIT_DIR", "GIT_INDEX_FILE"]
+        );
+    }
+}

@@ -1,0 +1,332 @@
+//! Opening the wiki and its parts: the one file that knows which implementation stands behind a setting.
+
+use std::path::{Path, PathBuf};
+
+use super::error::CommandError;
+use super::root::{self, Root};
+use crate::config::{Config, FILE_NAME, Layers};
+use crate::engine::Parts;
+use crate::model::{Failure, FailureKind};
+use crate::outbox::Outbox;
+use crate::state::{Receipts, StateDir};
+use crate::stores::Store;
+use crate::wiki::Wiki;
+
+/// A wiki with its settings: found, but nothing opened and nothing created yet.
+pub(crate) struct Workspace {
+    /// The folder that page paths are relative to.
+    pub(crate) root: Root,
+    /// All settings.
+    pub(crate) config: Config,
+    /// The pages.
+    pub(crate) wiki: Wiki,
+    /// The state folder, whether it exists or not.
+    pub(crate) state: StateDir,
+    /// The folder that the user's paths are relative to.
+    pub(crate) start: PathBuf,
+}
+
+impl Workspace {
+    /// Finds the wiki that `start` is in.
+    ///
+    /// # Errors
+    /// When there is none, or none that we will touch; when a setting cannot be used.
+    pub(crate) fn find(start: &Path, flags: &[String]) -> Result<Self, CommandError> {
+        let (root, config) = settings(start, flags)?;
+        let root = root.ok_or_else(|| {
+            CommandError::new(format!(
+                "no wiki in {} or in a folder above it",
+                start.display()
+            ))
+            .hint(format!(
+                "go to a git repository with a folder {:?}, or run `wiki-sync init` where the wiki is to be",
+                config.wiki.pages
+            ))
+        })?;
+        let found = Self::at(root, config, start.into())?;
+        let pages = found.root.path.join(found.wiki.pages_dir());
+        if !pages.is_dir() && !found.state.exists() {
+            return Err(CommandError::new(format!(
+                "no folder {:?} in {}",
+                found.wiki.pages_dir(),
+                found.root.path.display()
+            ))
+            .hint(format!(
+                "`wiki-sync init` or `mkdir {}` makes it; wiki.pages names another folder",
+                found.wiki.pages_dir()
+            )));
+        }
+        Ok(found)
+    }
+
+    /// Takes the wiki at a known root.
+    ///
+    /// # Errors
+    /// `Refused` when the pages' folder is none that we will touch.
+    pub(crate) fn at(root: Root, config: Config, start: PathBuf) -> Result<Self, CommandError> {
+        Ok(Self {
+            wiki: Wiki::open(&root.path, &config.wiki)?,
+            state: StateDir::of(&root.path),
+            root,
+            config,
+            start,
+        })
+    }
+
+    /// Says what is not kept in sync here although it could be, for people.
+    pub(crate) fn without_git(&self) -> Option<&'static str> {
+        if !self.config.git.commit {
+            None
+        } else if self.root.git {
+            None
+        } else {
+            Some("not a git repository: pages are not committed (`git init` changes that)")
+        }
+    }
+
+    /// Opens the outbox.
+    ///
+    /// # Errors
+    /// As the outbox's own.
+    pub(crate) fn outbox(&self) -> Result<Box<dyn Outbox>, Failure> {
+        if self.config.outbox_url != "sqlite:" {
+            // The URL may hold a password, so it is not shown.
+            return Err(Failure::new(
+                FailureKind::Refused,
+                "outbox.url names an outbox that this version does not have",
+            )
+            .hint("set outbox.url to \"sqlite:\", or take the setting away"));
+        }
+        self.state.create()?;
+        wired::outbox(self)
+    }
+
+    /// Opens everything that drain, verify and status work on.
+    ///
+    /// # Errors
+    /// As those of the parts.
+    pub(crate) fn parts(&self) -> Result<Parts, Failure> {
+        let outbox = self.outbox()?;
+        let mut stores: Vec<Box<dyn Store>> = vec![wired::graph(self)?, wired::vectors(self)?];
+        if self.root.git && self.config.git.commit {
+            stores.push(wired::git(self)?);
+        }
+        Ok(Parts {
+            wiki: Wiki::open(&self.root.path, &self.config.wiki)?,
+            state: self.state.clone(),
+            receipts: Receipts::open(&self.state.database())?,
+            outbox,
+            stores,
+            policy: self.config.retry.clone(),
+        })
+    }
+}
+
+/// Finds the root and lays the settings over one another. Without a root there is no file's layer.
+///
+/// # Errors
+/// As [`root::find`], and when a setting cannot be used.
+pub(crate) fn settings(
+    start: &Path,
+    flags: &[String],
+) -> Result<(Option<Root>, Config), CommandError> {
+    let mut layers = Layers {
+        file: None,
+        environment: environment()?,
+        flags,
+    };
+    let early = Config::from_layers(&layers)?;
+    let root = root::find(start, &early.wiki.pages)?;
+    let text = match &root {
+        Some(root) => read_file(&root.path.join(FILE_NAME))?,
+        None => None,
+    };
+    layers.file = text.as_deref();
+    Ok((root, Config::from_layers(&layers)?))
+}
+
+fn read_file(path: &Path) -> Result<Option<String>, CommandError> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(CommandError::caused(
+            format!("cannot read {}", path.display()),
+            &e,
+        )),
+    }
+}
+
+fn environment() -> Result<Vec<(String, String)>, CommandError> {
+    let mut ours = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        let Some(name) = name.to_str().filter(|name| name.starts_with("WIKI_SYNC_")) else {
+            continue;
+        };
+        let value = value
+            .into_string()
+            .map_err(|_| CommandError::new(format!("environment variable {name} is not UTF-8")))?;
+        ours.push((name.into(), value));
+    }
+    Ok(ours)
+}
+
+pub(crate) use wired::{backlinks, broken, orphans, search};
+
+/// What stands behind the settings today.
+mod wired {
+    use uuid::Uuid;
+
+    use super::Workspace;
+    use crate::cli::commands::graph::{GraphError, Row};
+    use crate::cli::commands::search::Found;
+    use crate::model::Failure;
+    use crate::outbox::{Outbox, SqliteOutbox};
+    use crate::query::graph::{self, BrokenRow, FindError, LinkRow, PageRow};
+    use crate::state::{Receipts, open_db};
+    use crate::stores::Store;
+    use crate::stores::graph::GraphStore;
+    use crate::stores::vectors::{VectorSettings, VectorStore, adopted_wiki_id};
+
+    /// The key of the wiki's id among the lasting values.
+    const WIKI_ID: &str = "wiki_id";
+
+    pub(super) fn outbox(ws: &Workspace) -> Result<Box<dyn Outbox>, Failure> {
+        Ok(Box::new(SqliteOutbox::open(open_db(&ws.state.database())?)))
+    }
+
+    pub(super) fn graph(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {
+        let db = open_db(&ws.state.database())?;
+        Ok(Box::new(GraphStore::open(db, ws.wiki.pages_dir())))
+    }
+
+    pub(super) fn vectors(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {
+        Ok(Box::new(vector_store(ws)?))
+    }
+
+    pub(super) fn git(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {
+        let _ = (&ws.root, ws.config.git.allow_detached);
+        Err(Failure::new(
+            crate::model::FailureKind::Refused,
+            "the git store is not in this build",
+        ))
+    }
+
+    fn vector_store(ws: &Workspace) -> Result<VectorStore, Failure> {
+        let url = &ws.config.vectors_url;
+        let folder = ws.root.path.file_name().unwrap_or_default();
+        let mut settings = VectorSettings {
+            url: url.clone(),
+            ..VectorSettings::embedded(String::new(), folder.to_string_lossy())
+        };
+        let mut receipts = Receipts::open(&ws.state.database())?;
+        settings.wiki_id = match receipts.known_meta(WIKI_ID)? {
+            Some(id) => id,
+            // The database was lost: the points that are there keep their wiki's id, else they would be
+            // nobody's and stay for good.
+            None => {
+                let adopted = adopted_wiki_id(url, &ws.state, settings.wait)?;
+                receipts.meta(WIKI_ID, || {
+                    adopted.unwrap_or_else(|| Uuid::new_v4().to_string())
+                })?
+            }
+        };
+        VectorStore::open(settings, &ws.state)
+    }
+
+    /// Returns the pages about `query`, best first.
+    pub(crate) fn search(ws: &Workspace, query: &str, limit: usize) -> Result<Vec<Found>, Failure> {
+        ws.state.create()?;
+        let hits = vector_store(ws)?.search(query, limit)?;
+        Ok(hits
+            .into_iter()
+            .map(|hit| Found {
+                path: hit.path,
+                title: hit.title,
+                trail: hit.heading,
+                score: hit.score,
+                text: hit.text,
+                page_sha: hit.page_sha,
+                point_id: hit.point_id,
+            })
+            .collect())
+    }
+
+    /// Returns the links to the page that `name` means.
+    pub(crate) fn backlinks(ws: &Workspace, name: &str) -> Result<Vec<Row>, GraphError> {
+        let db = graph_db(ws)?;
+        match graph::backlinks(&db, ws.wiki.pages_dir(), name) {
+            Ok(rows) => Ok(rows.into_iter().map(Row::from).collect()),
+            Err(FindError::Failed(failure)) => Err(GraphError::Failed(failure)),
+            Err(e @ (FindError::None(_) | FindError::Several { .. })) => {
+                Err(GraphError::NotOnePage(e.to_string()))
+            }
+        }
+    }
+
+    /// Returns the links that lead to no page, or could lead to several.
+    pub(crate) fn broken(ws: &Workspace) -> Result<Vec<Row>, Failure> {
+        Ok(into_rows(graph::broken(&graph_db(ws)?)?))
+    }
+
+    /// Returns the pages that no other page links to.
+    pub(crate) fn orphans(ws: &Workspace) -> Result<Vec<Row>, Failure> {
+        Ok(into_rows(graph::orphans(&graph_db(ws)?)?))
+    }
+
+    fn graph_db(ws: &Workspace) -> Result<rusqlite::Connection, Failure> {
+        ws.state.create()?;
+        open_db(&ws.state.database())
+    }
+
+    fn into_rows<T: Into<Row>>(rows: Vec<T>) -> Vec<Row> {
+        rows.into_iter().map(Into::into).collect()
+    }
+
+    impl From<LinkRow> for Row {
+        fn from(link: LinkRow) -> Self {
+            Self {
+                path: link.path,
+                title: link.title,
+                kind: link.kind,
+                label: link.label,
+                anchor: link.anchor,
+                target: Some(link.target),
+                line: Some(link.line),
+                ambiguous: None,
+                leads_to: None,
+            }
+        }
+    }
+
+    impl From<BrokenRow> for Row {
+        fn from(link: BrokenRow) -> Self {
+            Self {
+                path: link.path,
+                title: link.title,
+                kind: link.kind,
+                label: link.label,
+                anchor: link.anchor,
+                target: Some(link.target),
+                line: Some(link.line),
+                ambiguous: Some(link.ambiguous),
+                leads_to: link.leads_to,
+            }
+        }
+    }
+
+    impl From<PageRow> for Row {
+        fn from(page: PageRow) -> Self {
+            Self {
+                path: page.path,
+                title: page.title,
+                kind: page.kind.into(),
+                label: page.label,
+                anchor: page.anchor,
+                target: None,
+                line: None,
+                ambiguous: None,
+                leads_to: None,
+            }
+        }
+    }
+}

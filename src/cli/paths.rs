@@ -1,0 +1,138 @@
+//! From what a person types to a page's path.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::error::CommandError;
+use crate::model::PagePath;
+use crate::wiki::Wiki;
+
+/// Returns the page that `typed` means: relative to `start` (the current folder), else to the root;
+/// of the two the one that exists, else the one that could.
+///
+/// # Errors
+/// When neither is a page's path.
+pub(crate) fn page(wiki: &Wiki, start: &Path, typed: &Path) -> Result<PagePath, CommandError> {
+    let candidates: Vec<PagePath> = [start, wiki.root()]
+        .into_iter()
+        .filter_map(|base| below_root(wiki, &base.join(typed)))
+        .collect();
+    let there = |path: &&PagePath| wiki.absolute(path).symlink_metadata().is_ok();
+    if let Some(found) = candidates.iter().find(there).or(candidates.first()) {
+        return Ok(found.clone());
+    }
+    let why = if typed.to_str().is_none() {
+        " (it is not UTF-8)"
+    } else {
+        ""
+    };
+    Err(
+        CommandError::new(format!("{:?} is not a page's path{why}", typed.display())).hint(
+            format!(
+                "pages lie below {}/ and match wiki.include; `wiki-sync config` shows it",
+                wiki.pages_dir()
+            ),
+        ),
+    )
+}
+
+/// Returns the pages that all of `typed` mean.
+///
+/// # Errors
+/// As [`page`], of the first that is none: then none is returned.
+pub(crate) fn pages(
+    wiki: &Wiki,
+    start: &Path,
+    typed: &[PathBuf],
+) -> Result<Vec<PagePath>, CommandError> {
+    typed.iter().map(|one| page(wiki, start, one)).collect()
+}
+
+fn below_root(wiki: &Wiki, absolute: &Path) -> Option<PagePath> {
+    let plain = without_dots(absolute)?;
+    let inner = match plain.strip_prefix(wiki.root()) {
+        Ok(inner) => inner.to_path_buf(),
+        // The same folder by another name: through a symbolic link above the root.
+        Err(_) => {
+            let folder = plain.parent()?.canonicalize().ok()?;
+            folder
+                .join(plain.file_name()?)
+                .strip_prefix(wiki.root())
+                .ok()?
+                .into()
+        }
+    };
+    let path = PagePath::parse(inner.to_str()?).ok()?;
+    wiki.is_page(path.as_str()).then_some(path)
+}
+
+/// Takes `.` and `..` out by the text alone, as the pages' folder holds no symbolic links that count.
+fn without_dots(path: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                if !plain.pop() {
+                    return None;
+                }
+            }
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => plain.push(part),
+        }
+    }
+    Some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::wiki::WikiSettings;
+
+    #[test]
+    fn a_path_is_relative_to_the_current_folder_or_to_the_root() {
+        let temp = tempfile::tempdir().expect("a temporary folder");
+        let root = temp.path().canonicalize().expect("it exists");
+        fs::create_dir_all(root.join("wiki-output/sub")).expect("folders");
+        fs::write(root.join("wiki-output/a.md"), "# A\n").expect("a page");
+        let wiki = Wiki::open(&root, &WikiSettings::default()).expect("a wiki");
+        let of = |start: &str, typed: &str| {
+            page(&wiki, &root.join(start), Path::new(typed))
+                .map(|path| path.to_string())
+                .ok()
+        };
+        let a = Some("wiki-output/a.md".into());
+        assert_eq!(of("", "wiki-output/a.md"), a);
+        assert_eq!(of("", "./wiki-output/sub/../a.md"), a);
+        assert_eq!(of("wiki-output", "a.md"), a);
+        assert_eq!(of("wiki-output/sub", "../a.md"), a);
+        assert_eq!(of("wiki-output/sub", "wiki-output/a.md"), a, "it exists");
+        assert_eq!(of("", &root.join("wiki-output/a.md").to_string_lossy()), a);
+        assert_eq!(
+            of("wiki-output/sub", "new.md"),
+            Some("wiki-output/sub/new.md".into())
+        );
+        for outside in [
+            "a.md",
+            "../a.md",
+            "/etc/passwd",
+            "wiki-output/../../x.md",
+            "wiki-output",
+            "wiki-output/a.txt",
+            "wiki-output/.hidden.md",
+            "",
+        ] {
+            assert_eq!(of("", outside), None, "{outside:?}");
+        }
+    }
+
+    #[test]
+    fn one_bad_path_refuses_them_all() {
+        let temp = tempfile::tempdir().expect("a temporary folder");
+        let root = temp.path().canonicalize().expect("it exists");
+        let wiki = Wiki::open(&root, &WikiSettings::default()).expect("a wiki");
+        let typed = ["wiki-output/a.md", "../../b.md"].map(PathBuf::from);
+        let error = pages(&wiki, &root, &typed).expect_err("refused");
+        assert!(error.error.contains("../../b.md"), "{error:?}");
+    }
+}

@@ -1,0 +1,60 @@
+//! The progress bar: on stderr, only for a person who is looking, only when it takes long enough.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::out::Out;
+use crate::engine::Progress;
+
+/// What ends sooner than this shows no bar: it would only flicker.
+const PATIENCE: Duration = Duration::from_millis(400);
+
+/// A progress bar that takes itself away at the end.
+pub(crate) struct Bar {
+    wanted: bool,
+    begun: Instant,
+    bar: Option<ProgressBar>,
+    what: &'static str,
+}
+
+impl Bar {
+    /// Makes a bar, or something silent where nobody is looking.
+    pub(crate) fn new(out: &Out) -> Self {
+        Self {
+            wanted: out.wants_progress(),
+            begun: Instant::now(),
+            bar: None,
+            what: "",
+        }
+    }
+}
+
+impl Progress for Bar {
+    fn at(&mut self, what: &'static str, done: u64, total: u64) {
+        if !self.wanted || (self.bar.is_none() && self.begun.elapsed() < PATIENCE) {
+            return;
+        }
+        let bar = self.bar.get_or_insert_with(|| {
+            let style = ProgressStyle::with_template("{msg:10} [{bar:30}] {pos}/{len} {eta}")
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
+            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10))
+                .with_style(style.progress_chars("=> "))
+        });
+        if self.what != what {
+            self.what = what;
+            bar.reset();
+            bar.set_message(what);
+        }
+        bar.set_length(total);
+        bar.set_position(done);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

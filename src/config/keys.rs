@@ -1,0 +1,230 @@
+//! Every setting, in one table: file, environment, `config`, `init` and the README are made from it.
+
+use std::fmt::Write as _;
+
+use super::Config;
+use super::value::Slot;
+use crate::model::PagePath;
+
+/// A setting.
+pub struct Key {
+    /// The table it stands in.
+    pub section: &'static str,
+    /// Its name in that table.
+    pub name: &'static str,
+    /// What it does, in one sentence or two.
+    pub doc: &'static str,
+    pub(super) slot: Slot,
+    /// Says what is wrong with the value that was just set, beyond its type.
+    pub(super) check: fn(&Config) -> Result<(), String>,
+}
+
+impl Key {
+    /// Returns the name as it stands in messages and in `--set`: `section.name`.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        format!("{}.{}", self.section, self.name)
+    }
+
+    /// Returns the environment variable that sets it.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        format!("WIKI_SYNC_{}_{}", self.section, self.name).to_ascii_uppercase()
+    }
+
+    /// Returns its value in `config`, as TOML.
+    #[must_use]
+    pub fn render(&self, config: &Config) -> String {
+        self.slot.render(config)
+    }
+}
+
+fn fine(_: &Config) -> Result<(), String> {
+    Ok(())
+}
+
+fn globs(globs: &[String]) -> Result<(), String> {
+    for glob in globs {
+        globset::Glob::new(glob).map_err(|e| e.to_string())?;
+    }
+    Ok(())
+}
+
+/// The settings, in the order in which they are shown.
+pub const KEYS: &[Key] = &[
+    Key {
+        section: "wiki",
+        name: "pages",
+        doc: "The folder of the pages, relative to the repository's root.",
+        slot: Slot::Text(|c| &mut c.wiki.pages),
+        check: |c| {
+            PagePath::parse(c.wiki.pages.trim_end_matches('/'))
+                .map(drop)
+                .map_err(|e| e.to_string())
+        },
+    },
+    Key {
+        section: "wiki",
+        name: "include",
+        doc: "Globs, relative to that folder, of the files that are pages. Case does not matter.",
+        slot: Slot::Texts(|c| &mut c.wiki.include),
+        check: |c| match c.wiki.include.as_slice() {
+            [] => Err("the list is empty: no file would be a page".into()),
+            list => globs(list),
+        },
+    },
+    Key {
+        section: "wiki",
+        name: "ignore",
+        doc: "Globs, relative to that folder, of files and folders that are left alone.",
+        slot: Slot::Texts(|c| &mut c.wiki.ignore),
+        check: |c| globs(&c.wiki.ignore),
+    },
+    Key {
+        section: "wiki",
+        name: "max_page",
+        doc: "The largest page; a larger one becomes a dead letter.",
+        slot: Slot::Size(|c| &mut c.wiki.max_page),
+        check: fine,
+    },
+    Key {
+        section: "outbox",
+        name: "url",
+        doc: "Where jobs wait. `sqlite:` is the database in `.wiki-sync/`.",
+        slot: Slot::Text(|c| &mut c.outbox_url),
+        check: fine,
+    },
+    Key {
+        section: "vectors",
+        name: "url",
+        doc: "Where sections are indexed. `edge:` is Qdrant Edge, in this process, in `.wiki-sync/vectors/`.",
+        slot: Slot::Text(|c| &mut c.vectors_url),
+        check: fine,
+    },
+    Key {
+        section: "git",
+        name: "commit",
+        doc: "`batch`: one commit for each batch of pages. `off`: git is left alone.",
+        slot: Slot::Word {
+            words: &["batch", "off"],
+            get: |c| usize::from(!c.git.commit),
+            set: |c, place| c.git.commit = place == 0,
+        },
+        check: fine,
+    },
+    Key {
+        section: "git",
+        name: "allow_detached",
+        doc: "Commit on a detached HEAD too, where no branch keeps the commits.",
+        slot: Slot::Flag(|c| &mut c.git.allow_detached),
+        check: fine,
+    },
+    Key {
+        section: "retry",
+        name: "waits",
+        doc: "Seconds between the attempts at a page that fails; one more attempt than waits.",
+        slot: Slot::Waits(|c| &mut c.retry.waits),
+        check: fine,
+    },
+    Key {
+        section: "retry",
+        name: "probes",
+        doc: "Seconds between probes of a store that is away; the last one repeats.",
+        slot: Slot::Waits(|c| &mut c.retry.probes),
+        check: |c| match c.retry.probes.as_slice() {
+            [] => Err("the list is empty: a store that is away would never be tried again".into()),
+            _ => Ok(()),
+        },
+    },
+];
+
+/// Returns the reference of all settings as a Markdown table: the README holds exactly this.
+#[must_use]
+pub fn reference() -> String {
+    let defaults = Config::default();
+    let mut table =
+        String::from("| setting | default | environment | meaning |\n| --- | --- | --- | --- |\n");
+    for key in KEYS {
+        writeln!(
+            table,
+            "| `{}` | `{}` | `{}` | {} |",
+            key.full_name(),
+            key.render(&defaults),
+            key.variable(),
+            key.doc
+        )
+        .expect("writing to a string cannot fail");
+    }
+    table
+}
+
+/// Returns a commented `wiki-sync.toml`: every setting that is `stated` with its value in `config`, every
+/// other with its default, commented out.
+#[must_use]
+pub fn template(config: &Config, stated: impl Fn(&Key) -> bool) -> String {
+    let mut text = String::from(
+        "# Settings of wiki-sync. Lines that are commented out show the defaults.\n\
+         # Environment variables (WIKI_SYNC_ + section + key) and flags go before this file.\n",
+    );
+    let defaults = Config::default();
+    let mut section = "";
+    for key in KEYS {
+        if key.section != section {
+            section = key.section;
+            write!(text, "\n[{section}]\n").expect("writing to a string cannot fail");
+        }
+        let (mark, from) = if stated(key) {
+            ("", config)
+        } else {
+            ("# ", &defaults)
+        };
+        writeln!(
+            text,
+            "# {}\n{mark}{} = {}",
+            key.doc,
+            key.name,
+            key.render(from)
+        )
+        .expect("writing to a string cannot fail");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_readme_holds_the_reference_of_all_settings() {
+        let readme = include_str!("../../README.md");
+        assert!(
+            readme.contains(&reference()),
+            "README.md must hold this table:\n{}",
+            reference()
+        );
+    }
+
+    #[test]
+    fn the_template_states_only_what_it_is_told_to() {
+        let mut config = Config::default();
+        config.wiki.pages = "docs".into();
+        config.git.commit = false;
+        let text = template(&config, |key| key.name == "pages");
+        assert!(text.contains("\n# commit = \"batch\"\n"), "{text}");
+        let stated: Vec<_> = text
+            .lines()
+            .filter(|line| !line.starts_with('#') && !line.is_empty())
+            .collect();
+        assert_eq!(
+            stated,
+            [
+                "[wiki]",
+                "pages = \"docs\"",
+                "[outbox]",
+                "[vectors]",
+                "[git]",
+                "[retry]"
+            ]
+        );
+    }
+}

@@ -1,0 +1,387 @@
+//! Settings: defaults, then `wiki-sync.toml`, then the environment, then flags; the later layer wins.
+//!
+//! Pure: `cli` reads the file and the environment and hands them in.
+
+mod keys;
+mod value;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use toml::de::{DeTable, DeValue};
+
+pub use keys::{KEYS, Key, reference, template};
+
+use crate::model::RetryPolicy;
+use crate::wiki::WikiSettings;
+
+/// The settings file's name, at the repository's root.
+pub const FILE_NAME: &str = "wiki-sync.toml";
+
+/// What every variable of ours begins with.
+const PREFIX: &str = "WIKI_SYNC_";
+
+/// Variables of the test suite, which are no settings.
+const TEST_PREFIX: &str = "WIKI_SYNC_TEST_";
+
+/// How git is used. Section `[git]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitChoice {
+    /// Whether pages are committed, one commit for each batch.
+    pub commit: bool,
+    /// Whether a detached HEAD is committed on.
+    pub allow_detached: bool,
+}
+
+/// All settings, each from the highest layer that names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Which files are pages.
+    pub wiki: WikiSettings,
+    /// Where jobs wait.
+    pub outbox_url: String,
+    /// Where sections are indexed.
+    pub vectors_url: String,
+    /// How git is used.
+    pub git: GitChoice,
+    /// When a failed job is tried again.
+    pub retry: RetryPolicy,
+    origins: BTreeMap<String, Origin>,
+    /// What was set and is no setting, one line each; never dropped silently.
+    pub warnings: Vec<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            wiki: WikiSettings::default(),
+            outbox_url: "sqlite:".into(),
+            vectors_url: "edge:".into(),
+            git: GitChoice {
+                commit: true,
+                allow_detached: false,
+            },
+            retry: RetryPolicy::default(),
+            origins: BTreeMap::new(),
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// The layer a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Built in.
+    Default,
+    /// The settings file.
+    File {
+        /// The line, from 1.
+        line: usize,
+    },
+    /// An environment variable.
+    Variable(String),
+    /// A flag of this run.
+    Flag,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { line } => write!(f, "{FILE_NAME}:{line}"),
+            Self::Variable(name) => f.write_str(name),
+            Self::Flag => f.write_str("--set"),
+        }
+    }
+}
+
+/// A value that cannot be used, and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{origin}: {reason}")]
+pub struct ConfigError {
+    /// Where it stands.
+    pub origin: Origin,
+    /// The setting and what is wrong with it.
+    pub reason: String,
+}
+
+/// What the layers above the defaults hold.
+#[derive(Debug, Clone, Default)]
+pub struct Layers<'a> {
+    /// The text of the settings file.
+    pub file: Option<&'a str>,
+    /// Environment variables; those that do not begin with `WIKI_SYNC_` are passed over.
+    pub environment: Vec<(String, String)>,
+    /// `section.key=value`.
+    pub flags: &'a [String],
+}
+
+impl Config {
+    /// Lays the layers over the defaults.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when a value cannot be used, or the file is not TOML. An unknown setting is a
+    /// warning, except in a flag.
+    pub fn from_layers(layers: &Layers<'_>) -> Result<Self, ConfigError> {
+        let mut config = Self::default();
+        if let Some(text) = layers.file {
+            config.lay_file(text)?;
+        }
+        config.lay_environment(&layers.environment)?;
+        config.lay_flags(layers.flags)?;
+        Ok(config)
+    }
+
+    /// Returns where the value of a setting comes from.
+    #[must_use]
+    pub fn origin(&self, key: &Key) -> Origin {
+        let origin = self.origins.get(&key.full_name());
+        origin.cloned().unwrap_or(Origin::Default)
+    }
+
+    fn lay_file(&mut self, text: &str) -> Result<(), ConfigError> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let line = |at: usize| {
+            1 + text.as_bytes()[..at.min(text.len())]
+                .iter()
+                .filter(|&&byte| byte == b'\n')
+                .count()
+        };
+        let table = DeTable::parse(text).map_err(|e| ConfigError {
+            origin: Origin::File {
+                line: line(e.span().map_or(0, |span| span.start)),
+            },
+            reason: format!("not TOML: {}", e.message()),
+        })?;
+        for (section, value) in table.get_ref() {
+            let at = line(section.span().start);
+            let section = section.get_ref();
+            let Some(inner) = value.get_ref().as_table() else {
+                self.warn_unknown(&Origin::File { line: at }, section);
+                continue;
+            };
+            if !KEYS.iter().any(|key| key.section == section.as_ref()) {
+                self.warn_unknown(&Origin::File { line: at }, &format!("[{section}]"));
+                continue;
+            }
+            for (name, value) in inner {
+                let origin = Origin::File {
+                    line: line(name.span().start),
+                };
+                let full = format!("{section}.{}", name.get_ref());
+                match find(&full) {
+                    Some(key) => self.set(key, origin, &Given::Toml(value.get_ref()))?,
+                    None => self.warn_unknown(&origin, &full),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn lay_environment(&mut self, variables: &[(String, String)]) -> Result<(), ConfigError> {
+        for (name, value) in variables {
+            if !name.starts_with(PREFIX) || name.starts_with(TEST_PREFIX) {
+                continue;
+            }
+            let origin = Origin::Variable(name.clone());
+            match KEYS.iter().find(|key| key.variable() == *name) {
+                Some(key) => self.set(key, origin, &Given::Text(value))?,
+                None => self
+                    .warnings
+                    .push(format!("environment variable {name} is no setting")),
+            }
+        }
+        Ok(())
+    }
+
+    fn lay_flags(&mut self, flags: &[String]) -> Result<(), ConfigError> {
+        for flag in flags {
+            let wrong = |reason| ConfigError {
+                origin: Origin::Flag,
+                reason,
+            };
+            let Some((name, value)) = flag.split_once('=') else {
+                return Err(wrong(format!("{flag:?} is not section.key=value")));
+            };
+            let name = name.trim();
+            let key = find(name).ok_or_else(|| wrong(format!("{name} is no setting")))?;
+            self.set(key, Origin::Flag, &Given::Text(value))?;
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, key: &Key, origin: Origin, given: &Given<'_>) -> Result<(), ConfigError> {
+        let set = match given {
+            Given::Toml(value) => key.slot.set_toml(self, value),
+            Given::Text(text) => key.slot.set_text(self, text),
+        };
+        if let Err(reason) = set.and_then(|()| (key.check)(self)) {
+            return Err(ConfigError {
+                reason: format!("{}: {reason}", key.full_name()),
+                origin,
+            });
+        }
+        self.origins.insert(key.full_name(), origin);
+        Ok(())
+    }
+
+    fn warn_unknown(&mut self, origin: &Origin, what: &str) {
+        self.warnings
+            .push(format!("{origin}: {what} is no setting"));
+    }
+}
+
+enum Given<'a> {
+    Toml(&'a DeValue<'a>),
+    Text(&'a str),
+}
+
+fn find(full_name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.full_name() == full_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn config(file: &str, env: &[(&str, &str)], flags: &[&str]) -> Result<Config, ConfigError> {
+        let flags: Vec<_> = flags.iter().map(|&flag| flag.into()).collect();
+        Config::from_layers(&Layers {
+            file: Some(file),
+            environment: env
+                .iter()
+                .map(|&(name, value)| (name.into(), value.into()))
+                .collect(),
+            flags: &flags,
+        })
+    }
+
+    fn error(file: &str, env: &[(&str, &str)], flags: &[&str]) -> String {
+        let error = config(file, env, flags).expect_err("a bad value");
+        error.to_string()
+    }
+
+    #[test]
+    fn the_later_layer_wins_and_each_value_knows_its_layer() {
+        let file = "[wiki]\npages = \"from-file\"\nmax_page = 10\n[git]\ncommit = \"off\"\n";
+        let env = [
+            ("WIKI_SYNC_WIKI_PAGES", "from-env"),
+            ("WIKI_SYNC_GIT_ALLOW_DETACHED", "yes"),
+            ("HOME", "/nowhere"),
+        ];
+        let config =
+            config(file, &env, &["wiki.pages=from-flag", "retry.waits=0.5, 2"]).expect("all good");
+        assert_eq!(config.wiki.pages, "from-flag");
+        assert_eq!(config.wiki.max_page, 10);
+        assert!(!config.git.commit && config.git.allow_detached);
+        assert_eq!(
+            config.retry.waits,
+            [Duration::from_millis(500), Duration::from_secs(2)]
+        );
+        let origins: Vec<_> = KEYS
+            .iter()
+            .map(|key| format!("{} {}", key.full_name(), config.origin(key)))
+            .collect();
+        assert_eq!(
+            origins,
+            [
+                "wiki.pages --set",
+                "wiki.include default",
+                "wiki.ignore default",
+                "wiki.max_page wiki-sync.toml:3",
+                "outbox.url default",
+                "vectors.url default",
+                "git.commit wiki-sync.toml:5",
+                "git.allow_detached WIKI_SYNC_GIT_ALLOW_DETACHED",
+                "retry.waits --set",
+                "retry.probes default",
+            ]
+        );
+        assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+    }
+
+    #[test]
+    fn a_bad_value_is_named_with_the_place_where_it_stands() {
+        for (file, expected) in [
+            (
+                "[wiki]\n\nmax_page = \"16 MiBs\"\n",
+                "wiki-sync.toml:3: wiki.max_page: \"16 MiBs\" is not a size such as \"16 MiB\"",
+            ),
+            (
+                "[wiki]\npages = 5\n",
+                "wiki-sync.toml:2: wiki.pages: 5 is not a text",
+            ),
+            (
+                "[wiki]\npages = \"../x\"\n",
+                "wiki-sync.toml:2: wiki.pages: path \"../x\" has a part \"..\" that could lead out of the wiki",
+            ),
+            (
+                "git.commit = \"page\"\n",
+                "wiki-sync.toml:1: git.commit: \"page\" is not \"batch\" or \"off\"",
+            ),
+            (
+                "[retry]\nwaits = [1, -3]\n",
+                "wiki-sync.toml:2: retry.waits: this array is not a list of seconds such as [1, 3, 9]",
+            ),
+            (
+                "[wiki]\ninclude = []\n",
+                "wiki-sync.toml:2: wiki.include: the list is empty: no file would be a page",
+            ),
+        ] {
+            assert_eq!(error(file, &[], &[]), expected);
+        }
+        assert_eq!(
+            error("", &[("WIKI_SYNC_GIT_ALLOW_DETACHED", "maybe")], &[]),
+            "WIKI_SYNC_GIT_ALLOW_DETACHED: git.allow_detached: \"maybe\" is not true or false"
+        );
+        assert_eq!(
+            error("", &[], &["wiki.page=x"]),
+            "--set: wiki.page is no setting"
+        );
+        assert_eq!(
+            error("", &[], &["wiki.pages"]),
+            "--set: \"wiki.pages\" is not section.key=value"
+        );
+        assert!(error("[wiki]\npages = \n", &[], &[]).starts_with("wiki-sync.toml:2: not TOML: "));
+    }
+
+    #[test]
+    fn unknown_settings_are_warned_about_with_their_place() {
+        let env = [
+            ("WIKI_SYNC_WIKI_PAGE", "x"),
+            ("WIKI_SYNC_TEST_QDRANT_URL", "x"),
+        ];
+        let config = config("pages = 1\n[wiki]\npage = 2\n[wki]\na = 3\n", &env, &[])
+            .expect("only warnings");
+        let mut warnings = config.warnings;
+        warnings.sort();
+        assert_eq!(
+            warnings,
+            [
+                "environment variable WIKI_SYNC_WIKI_PAGE is no setting",
+                "wiki-sync.toml:1: pages is no setting",
+                "wiki-sync.toml:3: wiki.page is no setting",
+                "wiki-sync.toml:4: [wki] is no setting",
+            ]
+        );
+    }
+
+    #[test]
+    fn every_setting_written_out_reads_back_the_same() {
+        let defaults = Config::default();
+        let text = template(&defaults, |_| true);
+        let mut read = config(&text, &[], &[]).expect("the template is good");
+        assert_eq!(read.origins.len(), KEYS.len());
+        read.origins.clear();
+        assert_eq!(read, defaults);
+        for key in KEYS {
+            let flag = format!("{}={}", key.full_name(), key.render(&defaults));
+            let flag = flag.replace('"', if flag.contains('[') { "\"" } else { "" });
+            let mut read = config("", &[], &[&flag]).expect(&flag);
+            read.origins.clear();
+            assert_eq!(read, defaults, "{flag}");
+        }
+    }
+}
