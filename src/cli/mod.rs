@@ -92,6 +92,8 @@ pub fn main() -> ExitCode {
     if let Err(error) = environment::scrub() {
         return fail(&mut early, &error).into();
     }
+    #[cfg(feature = "testing")]
+    crate::testing::arm_kill_from_env();
     match Cli::try_parse() {
         Ok(cli) => run(cli).into(),
         Err(error) => {

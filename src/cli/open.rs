@@ -73,17 +73,6 @@ impl Workspace {
         })
     }
 
-    /// Says what is not kept in sync here although it could be, for people.
-    pub(crate) fn without_git(&self) -> Option<&'static str> {
-        if !self.config.git.commit {
-            None
-        } else if self.root.git {
-            None
-        } else {
-            Some("not a git repository: pages are not committed (`git init` changes that)")
-        }
-    }
-
     /// Opens the outbox.
     ///
     /// # Errors
@@ -108,7 +97,8 @@ impl Workspace {
     pub(crate) fn parts(&self) -> Result<Parts, Failure> {
         let outbox = self.outbox()?;
         let mut stores: Vec<Box<dyn Store>> = vec![wired::graph(self)?, wired::vectors(self)?];
-        if self.root.git && self.config.git.commit {
+        // Without a repository too: the store then says what is missing, and the others are served.
+        if self.config.git.commit {
             stores.push(wired::git(self)?);
         }
         Ok(Parts {
