@@ -355,7 +355,9 @@ fn settle_one(
             version,
             reason,
         } => {
-            entry.version.clone_from(version);
+            if !version.is_empty() {
+                entry.version.clone_from(version);
+            }
             entry.state = State::Held;
             entry.held_for = Some(store.as_str().to_owned());
             entry.due_at = until.map(|until| until.min(latest).0);

@@ -70,9 +70,12 @@ impl Item {
     fn renew(&mut self, attempts: u32) {
         self.attempts = attempts;
         self.tried = 0;
-        if !matches!(self.when, When::Held(..)) {
-            self.when = When::Ready;
-        }
+        self.when = When::Ready;
+    }
+
+    /// Whether an event that names this content ends a hold.
+    fn is_released_by(&self, named: Content) -> bool {
+        matches!(self.when, When::Held(..)) && (named == 0 || self.is_other(named))
     }
 }
 
@@ -95,17 +98,15 @@ impl Row {
     fn come_back(&mut self, mut item: Item) -> u64 {
         let newer = self.waiting.take();
         if let Some(newer) = newer {
+            let held = matches!(newer.when, When::Held(..));
+            if item.is_other(newer.named) || item.is_released_by(newer.named) || held {
+                item.when = newer.when;
+            }
             if item.is_other(newer.named) {
-                if !matches!(item.when, When::Held(..)) {
-                    item.when = newer.when;
-                }
                 item.attempts = newer.attempts;
                 item.tried = newer.tried;
             } else {
                 item.attempts = item.attempts.max(newer.attempts);
-                if matches!(newer.when, When::Held(..)) && !matches!(item.when, When::Held(..)) {
-                    item.when = newer.when;
-                }
             }
             item.recoveries = item.recoveries.max(newer.recoveries);
             if newer.named > 0 {
@@ -150,6 +151,8 @@ impl Model {
             if let Some(item) = &mut row.waiting {
                 if item.is_other(named) {
                     item.renew(retry);
+                } else if item.is_released_by(named) {
+                    item.when = When::Ready;
                 }
                 if named > 0 {
                     item.named = named;
@@ -225,7 +228,11 @@ impl Model {
                 item.tried = tried;
                 merged = row.come_back(item);
             }
-            Outcome::Hold(store, wait) => {
+            Outcome::Swallow => acked = 1,
+            Outcome::Hold(store, wait, tried) => {
+                if tried > 0 {
+                    item.tried = tried;
+                }
                 item.when = When::Held(store, wait.map(|wait| (now + wait).min(latest)));
                 merged = row.come_back(item);
             }

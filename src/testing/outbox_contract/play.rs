@@ -42,8 +42,10 @@ pub enum Outcome {
     Ack,
     /// Retry after a wait, with attempts, having tried a content.
     Retry(i64, u32, Content),
-    /// Hold for a store, for ever or for a time.
-    Hold(StoreName, Option<i64>),
+    /// Swallowed by the page's resting dead letter.
+    Swallow,
+    /// Hold for a store, for ever or for a time, having tried a content.
+    Hold(StoreName, Option<i64>, Content),
     /// Dead.
     Dead,
 }
@@ -123,9 +125,11 @@ impl Outcome {
                 version: sha(tried).map(|sha| sha.to_string()).unwrap_or_default(),
                 reason: "no luck".into(),
             },
-            Self::Hold(store, wait) => Settle::Hold {
+            Self::Swallow => Settle::Swallow,
+            Self::Hold(store, wait, tried) => Settle::Hold {
                 store,
                 until: wait.map(|wait| Timestamp(now + wait)),
+                version: sha(tried).map(|sha| sha.to_string()).unwrap_or_default(),
                 reason: "away".into(),
             },
             Self::Dead => Settle::Dead(Death {
@@ -151,7 +155,8 @@ pub(crate) fn plays() -> impl proptest::strategy::Strategy<Value = Vec<Step>> {
     let outcome = prop_oneof![
         2 => Just(Outcome::Ack),
         3 => (wait(), 0..4_u32, content()).prop_map(|(w, n, c)| Outcome::Retry(w, n, c)),
-        2 => (store(), prop::option::of(wait())).prop_map(|(s, w)| Outcome::Hold(s, w)),
+        2 => (store(), prop::option::of(wait()), content()).prop_map(|(s, w, c)| Outcome::Hold(s, w, c)),
+        1 => Just(Outcome::Swallow),
         1 => Just(Outcome::Dead),
     ];
     let tick = prop_oneof![

@@ -99,6 +99,7 @@ fn hold(store: StoreName, until: Option<Timestamp>) -> Settle {
     Settle::Hold {
         store,
         until,
+        version: String::new(),
         reason: format!("{store} is away"),
     }
 }

@@ -10,7 +10,8 @@ cases![
     a_retry_meets_a_job_that_names_no_content,
     a_hold_lasts_until_its_store_is_released,
     a_hold_ends_at_its_time,
-    fresh_content_does_not_release_a_hold,
+    an_event_of_another_content_or_none_ends_a_hold,
+    a_swallowed_job_leaves_the_dead_letter_resting,
     a_hold_meets_a_waiting_job,
     settling_twice_is_refused,
     refused_claims_change_nothing_and_the_rest_is_settled,
@@ -101,18 +102,36 @@ fn a_hold_ends_at_its_time(outbox: &mut dyn Outbox) {
     assert_eq!(counts(outbox, at(27_000)).held, 0);
 }
 
-fn fresh_content_does_not_release_a_hold(outbox: &mut dyn Outbox) {
-    delayed(outbox, "a", 2, "v1", at(10));
-    let claim = take_one(outbox, at(10));
-    end(outbox, &claim, hold(StoreName::Graph, None), at(10));
-    let done = put(outbox, &[job_of("a", "v2")], at(20));
-    assert_eq!((done.new, done.merged), (0, 1));
+fn an_event_of_another_content_or_none_ends_a_hold(outbox: &mut dyn Outbox) {
+    put(
+        outbox,
+        &[job_of("a", "v1"), job_of("b", "v1"), job_of("c", "v1")],
+        NOW,
+    );
+    for claim in take(outbox, NOW) {
+        end(outbox, &claim, hold(StoreName::Graph, None), NOW);
+    }
+    let done = put(
+        outbox,
+        &[job_of("a", "v1"), job_of("b", "v2"), job("c")],
+        at(20),
+    );
+    assert_eq!((done.new, done.merged), (0, 3));
+    assert_eq!(names(&take(outbox, at(20))), ["b", "c"]);
     let held = outbox.pending(9).expect("pending").remove(0);
     assert_eq!(held.held_for, Some(StoreName::Graph));
-    assert_eq!((held.attempts, &*held.reason), (0, "graph is away"));
-    assert_eq!(take(outbox, at(30)), []);
-    assert_eq!(outbox.release(Some(StoreName::Graph), at(40)), Ok(1));
-    assert_eq!(take_one(outbox, at(40)).job, job_of("a", "v2"));
+    assert_eq!(&*held.reason, "graph is away");
+}
+
+fn a_swallowed_job_leaves_the_dead_letter_resting(outbox: &mut dyn Outbox) {
+    put(outbox, &[job("a")], NOW);
+    let claim = take_one(outbox, NOW);
+    end(outbox, &claim, Settle::Dead(death("never")), NOW);
+    put(outbox, &[job("a")], NOW);
+    let claim = take_one(outbox, NOW);
+    end(outbox, &claim, Settle::Swallow, NOW);
+    let now = counts(outbox, NOW);
+    assert_eq!((now.waiting, now.in_flight, now.dead), (0, 0, 1));
 }
 
 fn a_hold_meets_a_waiting_job(outbox: &mut dyn Outbox) {
@@ -127,8 +146,8 @@ fn a_hold_meets_a_waiting_job(outbox: &mut dyn Outbox) {
         end(outbox, claim, hold(StoreName::Git, None), at(2));
     }
     let now = counts(outbox, at(2));
-    assert_eq!((now.held, now.waiting), (2, 0));
-    assert_eq!(outbox.release(None, at(3)), Ok(2));
+    assert_eq!((now.held, now.waiting), (1, 1), "the other content is due");
+    assert_eq!(outbox.release(None, at(3)), Ok(1));
     let jobs: Vec<_> = take(outbox, at(3)).into_iter().map(|c| c.job).collect();
     assert_eq!(jobs, [again("a", "v2"), again("b", "v1")]);
 }

@@ -27,13 +27,13 @@ fn empty_calls_change_nothing(outbox: &mut dyn Outbox) {
 
 fn status_lists_everything_oldest_first(outbox: &mut dyn Outbox) {
     delayed(outbox, "delayed", 2, "v1", at(9000));
-    put(outbox, &[job("held")], at(1));
+    put(outbox, &[job_of("held", "v1")], at(1));
     let claim = take_one(outbox, at(1));
     end(outbox, &claim, hold(StoreName::Vectors, None), at(1));
     put(outbox, &[job("leased")], at(2));
     take_one(outbox, at(2));
     put(outbox, &[job("fresh")], at(3));
-    put(outbox, &[job("delayed"), job("held")], at(4));
+    put(outbox, &[job("delayed"), job_of("held", "v1")], at(4));
 
     let now = counts(outbox, at(5));
     let states = (now.waiting, now.delayed, now.in_flight, now.held, now.dead);
