@@ -209,16 +209,15 @@ mod wired {
             ..VectorSettings::embedded(String::new(), folder.to_string_lossy())
         };
         let mut receipts = Receipts::open(&ws.state.database())?;
-        settings.wiki_id = match receipts.known_meta(WIKI_ID)? {
-            Some(id) => id,
+        settings.wiki_id = if let Some(id) = receipts.known_meta(WIKI_ID)? {
+            id
+        } else {
             // The database was lost: the points that are there keep their wiki's id, else they would be
             // nobody's and stay for good.
-            None => {
-                let adopted = adopted_wiki_id(url, &ws.state, settings.wait)?;
-                receipts.meta(WIKI_ID, || {
-                    adopted.unwrap_or_else(|| Uuid::new_v4().to_string())
-                })?
-            }
+            let adopted = adopted_wiki_id(url, &ws.state, settings.wait)?;
+            receipts.meta(WIKI_ID, || {
+                adopted.unwrap_or_else(|| Uuid::new_v4().to_string())
+            })?
         };
         VectorStore::open(settings, &ws.state)
     }

@@ -79,14 +79,14 @@ fn print(out: &mut Out, report: &DrainReport, delayed: u64) {
         let Some(store) = report.stores.get(name) else {
             continue;
         };
-        let mut line = format!(
-            "{name:8} {:>6} applied {:>6} removed",
+        let commit = match &report.commit {
+            Some(commit) if name == "git" => format!("   commit {commit:.10}"),
+            Some(_) | None => String::new(),
+        };
+        out.say(format_args!(
+            "{name:8} {:>6} applied {:>6} removed{commit}",
             store.applied, store.removed
-        );
-        if let ("git", Some(commit)) = (name, &report.commit) {
-            line += &format!("   commit {}", &commit[..commit.len().min(10)]);
-        }
-        out.say(line);
+        ));
     }
     let mut parts = vec![format!(
         "processed {} ({} unchanged)",

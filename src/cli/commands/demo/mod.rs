@@ -222,7 +222,7 @@ impl Journey {
     fn drain_and_verify(&self, processed: u64, pages: u64) -> Result<Vec<String>, CommandError> {
         let mut parts = self.open()?.parts()?;
         let report = drain(&mut parts, &DrainOptions::default(), &mut Silent)?;
-        for trouble in &report.trouble {
+        if let Some(trouble) = report.trouble.first() {
             return Err(CommandError::new(trouble.reason.clone()));
         }
         let mut told = vec![format!(
