@@ -28,7 +28,7 @@ use self::commands::Command;
 use self::error::CommandError;
 pub use self::exit::Exit;
 use self::open::Workspace;
-use self::out::Out;
+use self::out::{Form, Out};
 
 /// Keeps a Markdown wiki equal in three stores: a graph in SQLite, vectors in Qdrant, files in git.
 #[derive(Debug, Parser)]
@@ -88,10 +88,12 @@ impl Context {
 /// Runs the command line and returns the exit code.
 #[must_use]
 pub fn main() -> ExitCode {
-    let mut early = Out::of_process(false, false);
+    let mut early = Out::of_process(Form::Full);
     if let Err(error) = environment::scrub() {
         return fail(&mut early, &error).into();
     }
+    #[cfg(feature = "testing")]
+    crate::testing::arm_kill_from_env();
     match Cli::try_parse() {
         Ok(cli) => run(cli).into(),
         Err(error) => {
@@ -104,7 +106,11 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Exit {
-    let mut out = Out::of_process(cli.global.json, cli.global.quiet);
+    let mut out = Out::of_process(match (cli.global.json, cli.global.quiet) {
+        (true, _) => Form::Json,
+        (false, true) => Form::Quiet,
+        (false, false) => Form::Full,
+    });
     let start = match start_folder(cli.global.root) {
         Ok(start) => start,
         Err(error) => return fail(&mut out, &error),
@@ -120,7 +126,7 @@ fn run(cli: Cli) -> Exit {
     };
     match cx.out.finish() {
         Ok(()) => exit,
-        Err(error) => fail(&mut Out::of_process(false, false), &error),
+        Err(error) => fail(&mut Out::of_process(Form::Full), &error),
     }
 }
 

@@ -73,17 +73,6 @@ impl Workspace {
         })
     }
 
-    /// Says what is not kept in sync here although it could be, for people.
-    pub(crate) fn without_git(&self) -> Option<&'static str> {
-        if !self.config.git.commit {
-            None
-        } else if self.root.git {
-            None
-        } else {
-            Some("not a git repository: pages are not committed (`git init` changes that)")
-        }
-    }
-
     /// Opens the outbox.
     ///
     /// # Errors
@@ -108,7 +97,8 @@ impl Workspace {
     pub(crate) fn parts(&self) -> Result<Parts, Failure> {
         let outbox = self.outbox()?;
         let mut stores: Vec<Box<dyn Store>> = vec![wired::graph(self)?, wired::vectors(self)?];
-        if self.root.git && self.config.git.commit {
+        // Without a repository too: the store then says what is missing, and the others are served.
+        if self.config.git.commit {
             stores.push(wired::git(self)?);
         }
         Ok(Parts {
@@ -219,16 +209,15 @@ mod wired {
             ..VectorSettings::embedded(String::new(), folder.to_string_lossy())
         };
         let mut receipts = Receipts::open(&ws.state.database())?;
-        settings.wiki_id = match receipts.known_meta(WIKI_ID)? {
-            Some(id) => id,
+        settings.wiki_id = if let Some(id) = receipts.known_meta(WIKI_ID)? {
+            id
+        } else {
             // The database was lost: the points that are there keep their wiki's id, else they would be
             // nobody's and stay for good.
-            None => {
-                let adopted = adopted_wiki_id(url, &ws.state, settings.wait)?;
-                receipts.meta(WIKI_ID, || {
-                    adopted.unwrap_or_else(|| Uuid::new_v4().to_string())
-                })?
-            }
+            let adopted = adopted_wiki_id(url, &ws.state, settings.wait)?;
+            receipts.meta(WIKI_ID, || {
+                adopted.unwrap_or_else(|| Uuid::new_v4().to_string())
+            })?
         };
         VectorStore::open(settings, &ws.state)
     }

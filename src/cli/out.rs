@@ -34,22 +34,31 @@ pub(crate) enum Style {
 pub(crate) struct Out {
     sink: Box<dyn Write>,
     failed: Option<io::Error>,
-    json: bool,
-    quiet: bool,
+    form: Form,
     colour: bool,
     colour_err: bool,
 }
 
+/// In which form the result is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// For people.
+    Full,
+    /// For people: only troubles, and what was asked for.
+    Quiet,
+    /// One JSON document.
+    Json,
+}
+
 impl Out {
     /// Makes the output of this process. Colours only on a terminal, and not with `NO_COLOR`.
-    pub(crate) fn of_process(json: bool, quiet: bool) -> Self {
+    pub(crate) fn of_process(form: Form) -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
             && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         Self {
             sink: Box::new(io::BufWriter::new(io::stdout())),
             failed: None,
-            json,
-            quiet,
+            form,
             colour: wanted && io::stdout().is_terminal(),
             colour_err: wanted && io::stderr().is_terminal(),
         }
@@ -57,12 +66,12 @@ impl Out {
 
     /// Says whether the result is to be one JSON document.
     pub(crate) fn is_json(&self) -> bool {
-        self.json
+        self.form == Form::Json
     }
 
     /// Says whether somebody is looking who wants to see how far a long run is.
     pub(crate) fn wants_progress(&self) -> bool {
-        !self.json && !self.quiet && io::stderr().is_terminal()
+        self.form == Form::Full && io::stderr().is_terminal()
     }
 
     /// Prints a line of the result.
@@ -76,14 +85,14 @@ impl Out {
 
     /// Prints a line that tells how it went; not with `--quiet`.
     pub(crate) fn say(&mut self, text: impl Display) {
-        if !self.quiet {
+        if self.form != Form::Quiet {
             self.line(text);
         }
     }
 
     /// Prints what must not go unseen: with the result, or with `--quiet` to stderr.
     pub(crate) fn trouble(&mut self, text: impl Display) {
-        if self.quiet {
+        if self.form == Form::Quiet {
             let _ = writeln!(io::stderr(), "{text}");
         } else {
             self.line(text);
@@ -252,8 +261,7 @@ mod tests {
         Out {
             sink: Box::new(Closed(kind)),
             failed: None,
-            json: false,
-            quiet: false,
+            form: Form::Full,
             colour: false,
             colour_err: false,
         }

@@ -49,17 +49,13 @@ pub(crate) fn pages(
 
 fn below_root(wiki: &Wiki, absolute: &Path) -> Option<PagePath> {
     let plain = without_dots(absolute)?;
-    let inner = match plain.strip_prefix(wiki.root()) {
-        Ok(inner) => inner.to_path_buf(),
+    let inner = if let Ok(inner) = plain.strip_prefix(wiki.root()) {
+        inner.to_path_buf()
+    } else {
         // The same folder by another name: through a symbolic link above the root.
-        Err(_) => {
-            let folder = plain.parent()?.canonicalize().ok()?;
-            folder
-                .join(plain.file_name()?)
-                .strip_prefix(wiki.root())
-                .ok()?
-                .into()
-        }
+        let real = plain.parent()?.canonicalize().ok()?;
+        let real = real.join(plain.file_name()?);
+        real.strip_prefix(wiki.root()).ok()?.to_path_buf()
     };
     let path = PagePath::parse(inner.to_str()?).ok()?;
     wiki.is_page(path.as_str()).then_some(path)

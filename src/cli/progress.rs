@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_millis(400);
 pub(crate) struct Bar {
     wanted: bool,
     begun: Instant,
-    bar: Option<ProgressBar>,
+    shown: Option<ProgressBar>,
     what: &'static str,
 }
 
@@ -24,7 +24,7 @@ impl Bar {
         Self {
             wanted: out.wants_progress(),
             begun: Instant::now(),
-            bar: None,
+            shown: None,
             what: "",
         }
     }
@@ -32,10 +32,10 @@ impl Bar {
 
 impl Progress for Bar {
     fn at(&mut self, what: &'static str, done: u64, total: u64) {
-        if !self.wanted || (self.bar.is_none() && self.begun.elapsed() < PATIENCE) {
+        if !self.wanted || (self.shown.is_none() && self.begun.elapsed() < PATIENCE) {
             return;
         }
-        let bar = self.bar.get_or_insert_with(|| {
+        let bar = self.shown.get_or_insert_with(|| {
             let style = ProgressStyle::with_template("{msg:10} [{bar:30}] {pos}/{len} {eta}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
             ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10))
@@ -53,7 +53,7 @@ impl Progress for Bar {
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
+        if let Some(bar) = &self.shown {
             bar.finish_and_clear();
         }
     }

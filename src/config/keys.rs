@@ -6,6 +6,8 @@ use super::Config;
 use super::value::Slot;
 use crate::model::PagePath;
 
+type Check = fn(&Config) -> Result<(), String>;
+
 /// A setting.
 pub struct Key {
     /// The table it stands in.
@@ -15,8 +17,8 @@ pub struct Key {
     /// What it does, in one sentence or two.
     pub doc: &'static str,
     pub(super) slot: Slot,
-    /// Says what is wrong with the value that was just set, beyond its type.
-    pub(super) check: fn(&Config) -> Result<(), String>,
+    /// Says what is wrong with the value that was just set, where its type does not say all.
+    pub(super) check: Option<Check>,
 }
 
 impl Key {
@@ -39,10 +41,6 @@ impl Key {
     }
 }
 
-fn fine(_: &Config) -> Result<(), String> {
-    Ok(())
-}
-
 fn globs(globs: &[String]) -> Result<(), String> {
     for glob in globs {
         globset::Glob::new(glob).map_err(|e| e.to_string())?;
@@ -57,49 +55,49 @@ pub const KEYS: &[Key] = &[
         name: "pages",
         doc: "The folder of the pages, relative to the repository's root.",
         slot: Slot::Text(|c| &mut c.wiki.pages),
-        check: |c| {
+        check: Some(|c| {
             PagePath::parse(c.wiki.pages.trim_end_matches('/'))
                 .map(drop)
                 .map_err(|e| e.to_string())
-        },
+        }),
     },
     Key {
         section: "wiki",
         name: "include",
         doc: "Globs, relative to that folder, of the files that are pages. Case does not matter.",
         slot: Slot::Texts(|c| &mut c.wiki.include),
-        check: |c| match c.wiki.include.as_slice() {
+        check: Some(|c| match c.wiki.include.as_slice() {
             [] => Err("the list is empty: no file would be a page".into()),
             list => globs(list),
-        },
+        }),
     },
     Key {
         section: "wiki",
         name: "ignore",
         doc: "Globs, relative to that folder, of files and folders that are left alone.",
         slot: Slot::Texts(|c| &mut c.wiki.ignore),
-        check: |c| globs(&c.wiki.ignore),
+        check: Some(|c| globs(&c.wiki.ignore)),
     },
     Key {
         section: "wiki",
         name: "max_page",
         doc: "The largest page; a larger one becomes a dead letter.",
         slot: Slot::Size(|c| &mut c.wiki.max_page),
-        check: fine,
+        check: None,
     },
     Key {
         section: "outbox",
         name: "url",
         doc: "Where jobs wait. `sqlite:` is the database in `.wiki-sync/`.",
         slot: Slot::Text(|c| &mut c.outbox_url),
-        check: fine,
+        check: None,
     },
     Key {
         section: "vectors",
         name: "url",
         doc: "Where sections are indexed. `edge:` is Qdrant Edge, in this process, in `.wiki-sync/vectors/`.",
         slot: Slot::Text(|c| &mut c.vectors_url),
-        check: fine,
+        check: None,
     },
     Key {
         section: "git",
@@ -110,31 +108,31 @@ pub const KEYS: &[Key] = &[
             get: |c| usize::from(!c.git.commit),
             set: |c, place| c.git.commit = place == 0,
         },
-        check: fine,
+        check: None,
     },
     Key {
         section: "git",
         name: "allow_detached",
         doc: "Commit on a detached HEAD too, where no branch keeps the commits.",
         slot: Slot::Flag(|c| &mut c.git.allow_detached),
-        check: fine,
+        check: None,
     },
     Key {
         section: "retry",
         name: "waits",
         doc: "Seconds between the attempts at a page that fails; one more attempt than waits.",
         slot: Slot::Waits(|c| &mut c.retry.waits),
-        check: fine,
+        check: None,
     },
     Key {
         section: "retry",
         name: "probes",
         doc: "Seconds between probes of a store that is away; the last one repeats.",
         slot: Slot::Waits(|c| &mut c.retry.probes),
-        check: |c| match c.retry.probes.as_slice() {
+        check: Some(|c| match c.retry.probes.as_slice() {
             [] => Err("the list is empty: a store that is away would never be tried again".into()),
             _ => Ok(()),
-        },
+        }),
     },
 ];
 

@@ -142,10 +142,8 @@ impl Config {
     fn lay_file(&mut self, text: &str) -> Result<(), ConfigError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let line = |at: usize| {
-            1 + text.as_bytes()[..at.min(text.len())]
-                .iter()
-                .filter(|&&byte| byte == b'\n')
-                .count()
+            let before = &text.as_bytes()[..at.min(text.len())];
+            before.split(|&byte| byte == b'\n').count()
         };
         let table = DeTable::parse(text).map_err(|e| ConfigError {
             origin: Origin::File {
@@ -215,7 +213,7 @@ impl Config {
             Given::Toml(value) => key.slot.set_toml(self, value),
             Given::Text(text) => key.slot.set_text(self, text),
         };
-        if let Err(reason) = set.and_then(|()| (key.check)(self)) {
+        if let Err(reason) = set.and_then(|()| key.check.map_or(Ok(()), |check| check(self))) {
             return Err(ConfigError {
                 reason: format!("{}: {reason}", key.full_name()),
                 origin,

@@ -210,7 +210,7 @@ fn render_size(size: u64) -> String {
 }
 
 /// The longest wait that can be set: a week.
-const LONGEST_WAIT: Duration = Duration::from_secs(7 * 24 * 3600);
+const LONGEST_WAIT: Duration = Duration::from_hours(7 * 24);
 
 fn parse_seconds(text: &str) -> Option<Duration> {
     let seconds: f64 = text.parse().ok()?;

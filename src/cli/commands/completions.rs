@@ -3,7 +3,6 @@
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 
-use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::{Cli, Context};
 
@@ -14,9 +13,9 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub(super) fn run(args: &CompletionsArgs, cx: &mut Context) -> Result<Exit, CommandError> {
+pub(super) fn run(args: &CompletionsArgs, cx: &mut Context) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "wiki-sync", &mut script);
     cx.out.line(String::from_utf8_lossy(&script).trim_end());
-    Ok(Exit::Ok)
+    Exit::Ok
 }

@@ -9,7 +9,7 @@ use crate::cli::out::{Out, Style, count};
 use crate::cli::progress::Bar;
 use crate::engine::drain::{DrainOptions, drain};
 use crate::engine::report::DrainReport;
-use crate::model::Timestamp;
+use crate::model::{StoreName, Timestamp};
 
 /// Find changed pages and bring them to every store
 #[derive(Debug, clap::Args)]
@@ -58,9 +58,6 @@ impl DrainArgs {
 
 pub(super) fn run(args: &DrainArgs, cx: &mut Context) -> Result<Exit, CommandError> {
     let ws = cx.workspace()?;
-    if let Some(note) = ws.without_git() {
-        cx.out.stderr("warning", note);
-    }
     let mut parts = ws.parts()?;
     let mut bar = Bar::new(&cx.out);
     let report = drain(&mut parts, &args.options(), &mut bar)?;
@@ -78,15 +75,18 @@ pub(super) fn run(args: &DrainArgs, cx: &mut Context) -> Result<Exit, CommandErr
 }
 
 fn print(out: &mut Out, report: &DrainReport, delayed: u64) {
-    for (name, store) in &report.stores {
-        let mut line = format!(
-            "{name:8} {:>6} applied {:>6} removed",
+    for name in StoreName::ALL.map(StoreName::as_str) {
+        let Some(store) = report.stores.get(name) else {
+            continue;
+        };
+        let commit = match &report.commit {
+            Some(commit) if name == "git" => format!("   commit {commit:.10}"),
+            Some(_) | None => String::new(),
+        };
+        out.say(format_args!(
+            "{name:8} {:>6} applied {:>6} removed{commit}",
             store.applied, store.removed
-        );
-        if let (&"git", Some(commit)) = (name, &report.commit) {
-            line += &format!("   commit {}", &commit[..commit.len().min(10)]);
-        }
-        out.say(line);
+        ));
     }
     let mut parts = vec![format!(
         "processed {} ({} unchanged)",

@@ -85,7 +85,8 @@ pub(super) fn run(_args: &InitArgs, cx: &mut Context) -> Result<Exit, CommandErr
         cx.out
             .say(format_args!("  kept  {name:16} {}", about(name)));
     }
-    if let Some(note) = at.without_git() {
+    if at.config.git.commit && !at.root.git {
+        let note = "no git repository here: run `git init`, or set git.commit = \"off\"";
         cx.out.stderr("warning", note);
     }
     cx.out.say(format_args!(

@@ -52,7 +52,7 @@ impl Command {
             Self::Dlq(command) => dlq::run(command, cx),
             Self::Demo(args) => demo::run(&args, cx),
             Self::Config(args) => config::run(&args, cx),
-            Self::Completions(args) => completions::run(&args, cx),
+            Self::Completions(args) => Ok(completions::run(&args, cx)),
         }
     }
 }

@@ -71,7 +71,7 @@ fn read_page(from: impl io::Read, max_page: u64) -> Result<Vec<u8>, CommandError
         Ok(_) => nul.map(|at| ("holds a NUL byte", at)),
     };
     if let Some((what, at)) = bad {
-        let line = 1 + bytes[..at].iter().filter(|&&byte| byte == b'\n').count();
+        let line = bytes[..at].split(|&byte| byte == b'\n').count();
         return Err(
             CommandError::new(format!("stdin {what} in line {line}")).hint("nothing was written")
         );

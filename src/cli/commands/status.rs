@@ -4,7 +4,7 @@ use crate::cli::Context;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::out::{Out, Style, clean, count, roughly};
-use crate::model::Timestamp;
+use crate::model::{StoreName, Timestamp};
 use crate::query::status::{StatusReport, status};
 
 /// Show where every job and store stands
@@ -20,9 +20,6 @@ pub(super) fn run(_args: &StatusArgs, cx: &mut Context) -> Result<Exit, CommandE
         cx.out.json(&report);
     } else {
         print(&mut cx.out, &report, now);
-        if let Some(note) = ws.without_git() {
-            cx.out.say(note);
-        }
     }
     Ok(Exit::Ok)
 }
@@ -44,7 +41,10 @@ fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
         "outbox   waiting {}, delayed {}, in flight {}, held {}, dead {}{oldest}",
         outbox.waiting, outbox.delayed, outbox.in_flight, outbox.held, outbox.dead
     ));
-    for (name, store) in &report.stores {
+    for name in StoreName::ALL.map(StoreName::as_str) {
+        let Some(store) = report.stores.get(name) else {
+            continue;
+        };
         let style = if store.state == "up" {
             Style::Good
         } else {

@@ -14,9 +14,6 @@ pub(crate) struct VerifyArgs {}
 
 pub(super) fn run(_args: &VerifyArgs, cx: &mut Context) -> Result<Exit, CommandError> {
     let ws = cx.workspace()?;
-    if let Some(note) = ws.without_git() {
-        cx.out.stderr("warning", note);
-    }
     let mut parts = ws.parts()?;
     let mut bar = Bar::new(&cx.out);
     let report = verify(&mut parts, &mut bar)?;

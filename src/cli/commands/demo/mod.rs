@@ -222,7 +222,7 @@ impl Journey {
     fn drain_and_verify(&self, processed: u64, pages: u64) -> Result<Vec<String>, CommandError> {
         let mut parts = self.open()?.parts()?;
         let report = drain(&mut parts, &DrainOptions::default(), &mut Silent)?;
-        for trouble in &report.trouble {
+        if let Some(trouble) = report.trouble.first() {
             return Err(CommandError::new(trouble.reason.clone()));
         }
         let mut told = vec![format!(
@@ -230,8 +230,11 @@ impl Journey {
             count(report.processed, "job"),
             report.seconds
         )];
-        for (name, store) in &report.stores {
-            if store.applied + store.removed > 0 {
+        let stores = StoreName::ALL.map(StoreName::as_str);
+        for name in stores {
+            if let Some(store) = report.stores.get(name)
+                && store.applied + store.removed > 0
+            {
                 told.push(format!(
                     "{name:8} {} applied, {} removed",
                     store.applied, store.removed
@@ -245,7 +248,6 @@ impl Journey {
         let found = verify(&mut parts, &mut Silent)?;
         expect(found.in_sync, "verify finds every store in sync")?;
         expect(found.pages == pages, &format!("there are {pages} pages"))?;
-        let stores: Vec<_> = StoreName::ALL.iter().map(|name| name.as_str()).collect();
         told.push(format!(
             "verify: in sync, {pages} pages in each of {}",
             stores.join(", ")
