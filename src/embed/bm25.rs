@@ -1,7 +1,7 @@
 //! BM25 as sparse vectors: the document side holds the saturated term frequency, the query side ones; the
 //! inverse document frequency is the store's part (Qdrant's IDF modifier), since only it knows all points.
 //!
-//! A token's index is the 32-bit MurmurHash3 of its bytes. Two tokens may share one: among half a million
+//! A token's index is the 32-bit `MurmurHash3` of its bytes. Two tokens may share one: among half a million
 //! distinct tokens about 30 pairs do, and a collision only lets a page be found by one wrong word. In
 //! return nothing has to be stored, and any process derives the same vectors.
 
@@ -152,7 +152,7 @@ impl Kind {
     }
 }
 
-/// Returns a token's index: MurmurHash3 (x86, 32 bits, seed 0) of its bytes.
+/// Returns a token's index: `MurmurHash3` (x86, 32 bits, seed 0) of its bytes.
 fn index(token: &str) -> u32 {
     let mix = |k: u32| {
         k.wrapping_mul(0xcc9e_2d51)

@@ -10,7 +10,7 @@ use crate::model::Failure;
 ///
 /// Writes may be lost until [`Engine::flush`] has returned. Whatever is read or deleted for a wiki leaves
 /// the points of other wikis alone.
-pub(super) trait Engine {
+pub(super) trait Engine: Send {
     /// Makes the engine ready for use, with an empty store where none is and `create` says so. Returns
     /// whether there is a store.
     ///

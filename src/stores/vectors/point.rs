@@ -80,7 +80,7 @@ impl Key {
     }
 }
 
-/// Returns the id of a section's point: the UUIDv5, in the URL namespace, of the point key, `#`, the
+/// Returns the id of a section's point: the UUID (version 5), in the URL namespace, of the point key, `#`, the
 /// section's number, and, each on a line of its own, the wiki's id and the page's path.
 ///
 /// The last two keep apart what shares a key: two pages whose front matter names the same symbol, and two

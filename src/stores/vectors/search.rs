@@ -40,7 +40,8 @@ impl VectorStore {
     /// Returns the pages that share words with `query`, best section first, at most `limit`, one hit a page.
     ///
     /// Equal scores are ordered by path, then section. Nothing is found by a query without words, nor in a
-    /// store that is not there; none is created. Waits its turn where a drain has the shard.
+    /// store that is not there; none is created. Waits its turn where a drain has the shard, and then keeps
+    /// it until the store is dropped or [`yield_turn`](crate::stores::Store::yield_turn) finds that somebody waits.
     ///
     /// # Errors
     /// `Busy` when the turn does not come in time, `Refused` and `Down` as with every use of the store.

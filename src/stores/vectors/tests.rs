@@ -67,11 +67,14 @@ fn apply(store: &mut VectorStore, epoch: i64, changes: &[Change]) -> Vec<bool> {
         .collect()
 }
 
+/// Something that happens to a point behind our back.
+type Damage = fn(&mut Point);
+
 /// A page with so many sections, each saying `word`.
 fn sections(count: usize, word: &str) -> String {
-    (0..count)
-        .map(|n| format!("# Part {n}\n\n{word} number{n}\n\n"))
-        .collect()
+    (0..count).fold(String::new(), |text, n| {
+        text + &format!("# Part {n}\n\n{word} number{n}\n\n")
+    })
 }
 
 /// All points of the store's wiki, by path.
@@ -484,7 +487,6 @@ fn points_deleted_or_damaged_behind_our_back_show_in_the_inventory_and_are_heale
     put(&mut store, 1, vec![page()]);
     let mut held = points(&mut store).remove("w/a.md").expect("held");
     let expected = store.expected(&page()).expect("derived").expect("held");
-    type Damage = fn(&mut Point);
     let damages: [Damage; 3] = [
         |point| point.bm25 = None,
         |point| {
@@ -548,15 +550,16 @@ fn the_wal_does_not_grow_from_opening_to_opening() {
 }
 
 /// A store whose points all lie in a segment that an optimisation made read-only.
-fn optimised(root: &TempDir, pages: impl Fn() -> Vec<Page>) -> VectorStore {
+fn optimised(root: &TempDir, pages: &[Page]) -> VectorStore {
     let mut edge = super::edge::Edge::new(&state(root), Duration::from_secs(20));
-    let mut first = store(root);
-    put(&mut first, 1, pages());
-    drop(first);
-    assert!(edge.ready(false).expect("ready"));
+    assert!(edge.ready(true).expect("ready"));
+    let deriving = store(root);
+    let points = pages.iter().flat_map(|page| deriving.points_of(page));
+    edge.upsert(points.collect()).expect("written");
+    edge.flush().expect("flushed");
     assert!(
         edge.optimize().expect("optimised"),
-        "enough points to be worth it"
+        "there is enough for it"
     );
     VectorStore::over(Box::new(edge), settings("wiki-1"))
 }
@@ -579,7 +582,7 @@ fn what_is_true_of_new_points_is_true_of_optimised_ones() {
         };
         (0..150).map(one).chain([page("w/!.md", "word")]).collect()
     };
-    let mut store = optimised(&root, many);
+    let mut store = optimised(&root, &many());
     assert_holds(&mut store, &many());
     assert_eq!(put(&mut store, 2, vec![many().remove(3)]), [false]);
     assert_eq!(
@@ -650,7 +653,14 @@ fn kill_at_any_moment_leaves_a_shard_that_opens_and_heals() {
     let started = root.path().join("started");
     let mut reached = 0;
     for after in [1, 7, 31, 90, 170, 260, 400, 560, 800, 1100] {
-        let mut child = Command::new(std::env::current_exe().expect("this test"))
+        // By this name the child is this very program, even where a build has replaced its file.
+        let itself = Path::new("/proc/self/exe");
+        let program = if itself.exists() {
+            itself.to_owned()
+        } else {
+            std::env::current_exe().expect("this test")
+        };
+        let mut child = Command::new(program)
             .args(["--exact", "--ignored", "--nocapture"])
             .arg("stores::vectors::tests::child_that_writes_until_it_is_killed")
             .env(KILL_DIR, root.path())
