@@ -89,10 +89,6 @@ pub(super) fn walk(body: &str) -> Walk<'_> {
                 in_heading = false;
                 continue;
             }
-            Event::Start(Tag::CodeBlock(_) | Tag::HtmlBlock | Tag::MetadataBlock(_)) => {
-                masks.push(range);
-                continue;
-            }
             Event::Start(Tag::Link {
                 link_type,
                 dest_url,
@@ -117,21 +113,23 @@ pub(super) fn walk(body: &str) -> Walk<'_> {
                 close(&mut found.links, closed);
                 continue;
             }
-            Event::Start(tag) => {
-                depth += usize::from(is_container(&tag.to_end()));
-                continue;
-            }
-            Event::End(tag) => {
-                depth = depth.saturating_sub(usize::from(is_container(&tag)));
-                continue;
-            }
             Event::Text(text) => text,
             Event::Code(text) | Event::InlineMath(text) | Event::DisplayMath(text) => {
                 masks.push(range.clone());
                 text
             }
-            Event::InlineHtml(_) | Event::FootnoteReference(_) => {
+            Event::Start(Tag::CodeBlock(_) | Tag::HtmlBlock | Tag::MetadataBlock(_))
+            | Event::InlineHtml(_)
+            | Event::FootnoteReference(_) => {
                 masks.push(range);
+                continue;
+            }
+            Event::Start(tag) => {
+                depth += usize::from(is_container(tag.to_end()));
+                continue;
+            }
+            Event::End(tag) => {
+                depth = depth.saturating_sub(usize::from(is_container(tag)));
                 continue;
             }
             Event::SoftBreak | Event::HardBreak => " ".into(),
@@ -149,7 +147,7 @@ pub(super) fn walk(body: &str) -> Walk<'_> {
 }
 
 /// Says whether blocks stand inside this one.
-fn is_container(tag: &TagEnd) -> bool {
+fn is_container(tag: TagEnd) -> bool {
     matches!(
         tag,
         TagEnd::BlockQuote(_) | TagEnd::List(_) | TagEnd::Item | TagEnd::FootnoteDefinition
@@ -192,9 +190,10 @@ fn close(links: &mut [FoundLink], closed: Open) {
     let label = closed.label.trim();
     let told = !label.is_empty() && label != target && label != closed.destination;
     found.link = Some(Link {
-        kind: match found.image {
-            true => LinkKind::Embed,
-            false => LinkKind::Markdown,
+        kind: if found.image {
+            LinkKind::Embed
+        } else {
+            LinkKind::Markdown
         },
         target,
         anchor,
