@@ -370,6 +370,7 @@ mod tests {
             "[r]: unused.md\n",
             "[r]: x.md \"[[y]]\"\n",
             "see [[a](http://b.org)]]",
+            "[t](http://b.org \"[[x]] ![[y]]\") <http://b.org/[[x]]![[y]]>",
         ] {
             assert_eq!(links(text), Vec::<String>::new(), "{text}");
         }

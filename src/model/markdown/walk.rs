@@ -71,7 +71,8 @@ pub(super) fn walk(body: &str) -> Walk<'_> {
     let mut in_heading = false;
     let mut depth = 0_usize;
     for (event, range) in events {
-        if let Some(open) = open.last_mut() {
+        let closes = matches!(event, Event::End(TagEnd::Link | TagEnd::Image));
+        if let Some(open) = open.last_mut().filter(|_| !closes) {
             open.text_end = open.text_end.max(range.end);
         }
         let text = match event {
@@ -106,7 +107,8 @@ pub(super) fn walk(body: &str) -> Walk<'_> {
             }
             Event::End(TagEnd::Link | TagEnd::Image) => {
                 let Some(closed) = open.pop() else { continue };
-                masks.push(closed.text_end.min(closed.range.end)..closed.range.end);
+                // Not the `]` itself: in `[[Page]]` it may be a wikilink's too.
+                masks.push(closed.range.end.min(closed.text_end + 1)..closed.range.end);
                 if let Some(outer) = open.last_mut() {
                     append(&mut outer.label, &closed.label);
                 }
