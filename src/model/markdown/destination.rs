@@ -3,11 +3,11 @@
 use pulldown_cmark::{Event, Parser};
 
 /// Splits the destination of a Markdown link (entities and escapes already resolved) into target and anchor,
-/// both percent-decoded. The query is cut. `None` when it leads out of the wiki (a scheme, `//host`) or
-/// nowhere else than this page (`#fragment`, empty).
+/// both percent-decoded. The query is cut. `None` when it leads out of the wiki (a scheme, `//host`), nowhere
+/// else than this page (`#fragment`, empty), or where only a site generator knows (`{{ … }}`).
 pub(super) fn of_markdown(destination: &str) -> Option<(String, Option<String>)> {
     let destination = destination.trim();
-    if destination.starts_with("//") || has_scheme(destination) {
+    if destination.starts_with("//") || destination.contains("{{") || has_scheme(destination) {
         return None;
     }
     let (path, anchor) = match destination.split_once('#') {
@@ -134,15 +134,14 @@ fn percent_decoded(text: &str) -> String {
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
-        match (byte, hex(bytes.get(at + 1)), hex(bytes.get(at + 2))) {
-            (b'%', Some(high), Some(low)) => {
-                decoded.extend(u8::try_from(high * 16 + low));
-                at += 3;
-            }
-            _ => {
-                decoded.push(*byte);
-                at += 1;
-            }
+        if let (b'%', Some(high), Some(low)) =
+            (byte, hex(bytes.get(at + 1)), hex(bytes.get(at + 2)))
+        {
+            decoded.extend(u8::try_from(high * 16 + low));
+            at += 3;
+        } else {
+            decoded.push(*byte);
+            at += 1;
         }
     }
     match String::from_utf8(decoded) {
@@ -191,6 +190,7 @@ mod tests {
             ("//host/a.md", "-"),
             ("data:image/png;base64,AA", "-"),
             ("C:/x.md", "-"),
+            ("{{% param url %}}x/", "-"),
         ] {
             assert_eq!(shown(of_markdown, destination), expected, "{destination}");
         }

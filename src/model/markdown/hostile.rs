@@ -1,0 +1,155 @@
+//! Tests of the whole with texts that nobody means well by.
+
+use proptest::prelude::*;
+
+use super::{Document, MAX_SECTION_CHARS};
+use crate::model::PagePath;
+
+fn parse(text: &str) -> Document {
+    Document::parse(&PagePath::parse("w/page.md").expect("valid"), text)
+}
+
+/// Checks what holds of every text.
+fn check(text: &str) -> Result<(), TestCaseError> {
+    let document = parse(text);
+    let ends = text.replace("\r\n", "\n").replace('\r', "\n");
+    let line_count = ends.matches('\n').count() + 1;
+    let line_of = |offset: usize| {
+        let before = text[..offset].replace("\r\n", "\n");
+        before.matches(['\n', '\r']).count() + 1
+    };
+    let mut last = 0;
+    for link in &document.links {
+        let written = text.get(link.range.clone());
+        prop_assert!(
+            written.is_some_and(|written| written.len() >= 3),
+            "{link:?}"
+        );
+        prop_assert!(!link.target.trim().is_empty());
+        prop_assert_eq!(link.line, line_of(link.range.start), "{:?}", link);
+        prop_assert!(link.range.start >= last);
+        last = link.range.start;
+    }
+    for heading in &document.headings {
+        prop_assert!((1..=6).contains(&heading.level) && !heading.text.is_empty());
+        prop_assert!((1..=line_count).contains(&heading.line));
+    }
+    prop_assert!(!document.sections.is_empty());
+    let headings: Vec<&str> = document.headings.iter().map(|h| &*h.text).collect();
+    for section in &document.sections {
+        prop_assert!(!section.text.trim().is_empty());
+        prop_assert!(section.text.chars().count() <= MAX_SECTION_CHARS);
+        prop_assert!(section.trail.len() <= 6);
+        prop_assert!(section.trail.iter().all(|text| headings.contains(&&**text)));
+        let whole_lines = ends.split('\n').skip(section.line - 1);
+        let rest = whole_lines.collect::<Vec<_>>().join("\n");
+        let stands_there = rest.contains(&*section.text)
+            && rest
+                .split('\n')
+                .next()
+                .unwrap_or_default()
+                .contains(section.text.split('\n').next().unwrap_or_default());
+        let of_heading = section.trail.last() == Some(&section.text);
+        prop_assert!(
+            stands_there || of_heading || section.text == document.title,
+            "{section:?}"
+        );
+    }
+    for warning in &document.warnings {
+        prop_assert!((1..=line_count).contains(&warning.line), "{warning:?}");
+        prop_assert!(!warning.message.contains('\n'));
+    }
+    Ok(())
+}
+
+/// Pieces of which Markdown pages are made, so that random texts reach deep.
+fn fragments() -> impl Strategy<Value = String> {
+    let fragment = prop_oneof![
+        4 => prop::sample::select(vec![
+            "[[", "]]", "[", "]", "(", ")", "![", "|", "\\", "\\|", "#", "# ", "## ", "`", "```\n", "~~~",
+            "<!--", "-->", "<div>", "</div>", "<", ">", "> ", "- ", "1. ", "    ", "\t", "---\n", "...\n",
+            "===\n", "$", "$$", "*", "**", "_", "~~", "&amp;", "&", ";", "[^1]", "[^1]: ", "[a]: b\n", "%20",
+            "%FF", "a: b\n", "title: ", "tags: [", "- [ ] ", "| a | b |\n|---|---|\n", "{#id}", "://", "?",
+            "'", "\"", "!", "{", "}", "&a", "*a", "@",
+        ]).prop_map(str::to_owned),
+        2 => prop::sample::select(vec!["\n", "\n\n", "\r\n", "\r", " ", "\u{FEFF}", "\0", "\u{2028}"])
+            .prop_map(str::to_owned),
+        2 => prop::sample::select(vec!["a", "b", "Page", "한글", "é", "e\u{301}", "🎉", "7"])
+            .prop_map(str::to_owned),
+        1 => any::<char>().prop_map(String::from),
+    ];
+    let start = prop::sample::select(vec!["", "---\n", "\u{FEFF}---\n", "\u{FEFF}", "---\r\n"]);
+    (start, prop::collection::vec(fragment, 0..60))
+        .prop_map(|(start, all)| start.to_owned() + &all.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
+
+    #[test]
+    fn any_text_is_parsed(text in any::<String>()) {
+        check(&text)?;
+    }
+
+    #[test]
+    fn any_markdown_is_parsed(text in fragments()) {
+        check(&text)?;
+    }
+}
+
+/// 2,000, or what proptest's own variable says.
+fn cases() -> u32 {
+    let asked = std::env::var("PROPTEST_CASES").ok();
+    asked.and_then(|cases| cases.parse().ok()).unwrap_or(2_000)
+}
+
+/// Texts of about a megabyte, each of a kind that has made a parser slow or deep. A quadratic one would
+/// take minutes here; the bound is loose for slow machines.
+#[test]
+fn a_hostile_megabyte_takes_seconds() {
+    const SIZE: usize = 1 << 20;
+    let filled = |unit: &str| unit.repeat(SIZE / unit.len());
+    let after = |start: String, unit: &str| start + &unit.repeat(SIZE / unit.len());
+    let texts = [
+        filled("["),
+        filled("[["),
+        filled("[[a|b"),
+        filled("[[a]]"),
+        filled("!["),
+        filled("[a]("),
+        filled("x <!-- "),
+        filled("`a``"),
+        filled("*a_ "),
+        filled("$a{"),
+        filled("# a\n"),
+        filled("#\n"),
+        filled("\r"),
+        filled("---\n"),
+        filled("a"),
+        filled("\u{301}"),
+        filled("[^a]: b[^a]\n\n"),
+        after("> ".repeat(SIZE / 4), "a\nb\n"),
+        after("- ".repeat(SIZE / 4), "a\nb\n"),
+        after("- ".repeat(SIZE / 4), "\n"),
+        after("# a\n".into(), "\n"),
+        after("```\n".into(), "[[a]]\n"),
+        after("---\n".into(), "a: *b\n"),
+        after("---\n".into(), "a: *b\n") + "---\n",
+        after("|a|b|\n|-|-|\n".into(), "|[[a|b]]|`c`|\n"),
+        format!("[[{}]]", filled("&amp;")),
+        format!("{}x{}", "![".repeat(SIZE / 8), "](y.md)".repeat(SIZE / 8)),
+        format!(
+            "[r]: {}\n\n{}",
+            "b".repeat(SIZE / 2),
+            "[r]".repeat(SIZE / 6)
+        ),
+    ];
+    for text in texts {
+        let start = std::time::Instant::now();
+        let document = parse(&text);
+        let seconds = start.elapsed().as_secs();
+        let beginning: String = text.chars().take(20).collect();
+        assert!(seconds < 30, "{beginning:?} took {seconds} s");
+        assert!(!document.sections.is_empty(), "{beginning:?}");
+    }
+}
