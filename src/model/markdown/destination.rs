@@ -134,15 +134,14 @@ fn percent_decoded(text: &str) -> String {
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
-        match (byte, hex(bytes.get(at + 1)), hex(bytes.get(at + 2))) {
-            (b'%', Some(high), Some(low)) => {
-                decoded.extend(u8::try_from(high * 16 + low));
-                at += 3;
-            }
-            _ => {
-                decoded.push(*byte);
-                at += 1;
-            }
+        if let (b'%', Some(high), Some(low)) =
+            (byte, hex(bytes.get(at + 1)), hex(bytes.get(at + 2)))
+        {
+            decoded.extend(u8::try_from(high * 16 + low));
+            at += 3;
+        } else {
+            decoded.push(*byte);
+            at += 1;
         }
     }
     match String::from_utf8(decoded) {

@@ -12,7 +12,7 @@ const MAX_BYTES: usize = 64 * 1024;
 /// Line of the file in which the YAML begins.
 const FIRST_LINE: usize = 2;
 
-const KNOWN_KEYS: [&str; 12] = [
+const KNOWN_KEYS: [&str; 11] = [
     "title",
     "aliases",
     "alias",
@@ -24,7 +24,6 @@ const KNOWN_KEYS: [&str; 12] = [
     "lang",
     "symbol",
     "symbol_path",
-    "description",
 ];
 
 /// Reads the metadata block of a text (whose lines end in `\n` or `\r\n`), and returns it with the offset
@@ -164,11 +163,11 @@ fn known(mapping: Mapping) -> FrontMatter {
 fn tags(texts: Vec<String>, single: bool) -> Vec<String> {
     let items: Vec<String> = if single {
         let text = texts.concat();
-        let separator = |char: char| match text.contains(',') {
-            true => char == ',',
-            false => char.is_whitespace(),
-        };
-        text.split(separator).map(str::to_owned).collect()
+        if text.contains(',') {
+            text.split(',').map(str::to_owned).collect()
+        } else {
+            text.split_whitespace().map(str::to_owned).collect()
+        }
     } else {
         texts
     };
@@ -387,10 +386,10 @@ mod tests {
             format!("{yaml}a{i}: &a{i} [{alias}]\n")
         });
         let deep = format!("title: t\na: {}", "[".repeat(60_000));
-        let deep_blocks: String = (0..300).map(|i| format!("{}a:\n", " ".repeat(i))).collect();
+        let deep_blocks = (0..300).fold(String::new(), |yaml, i| yaml + &" ".repeat(i) + "a:\n");
         let many = "a: *b\n".repeat(10_000);
         let large = format!("title: t\ntext: {}\n", "한 ".repeat(100_000));
-        let keys: String = (0..5_000).map(|i| format!("k{i}: &k{i} v\n")).collect();
+        let keys = (0..5_000).fold(String::new(), |yaml, i| yaml + &format!("k{i}: &k{i} v\n"));
         for yaml in [bomb, deep, deep_blocks, many, large, keys] {
             let text = format!("---\n{yaml}\n---\nbody");
             let (front_matter, body, warnings) = front(&text);

@@ -97,10 +97,10 @@ proptest! {
     }
 }
 
-/// 400, or what proptest's own variable says.
+/// 2,000, or what proptest's own variable says.
 fn cases() -> u32 {
     let asked = std::env::var("PROPTEST_CASES").ok();
-    asked.and_then(|cases| cases.parse().ok()).unwrap_or(400)
+    asked.and_then(|cases| cases.parse().ok()).unwrap_or(2_000)
 }
 
 /// Texts of about a megabyte, each of a kind that has made a parser slow or deep. A quadratic one would

@@ -44,12 +44,12 @@ pub struct Document {
     pub front_matter: FrontMatter,
     /// Links in the order in which they stand; nothing inside code, comments or front matter.
     pub links: Vec<Link>,
-    /// Tags: of front matter and `#tag` in the body; without `#`, in order, each once.
+    /// Tags: of front matter and `#tag` in the body; without `#`, in order, each [`fold_key`] once.
     pub tags: Vec<String>,
-    /// Headings in order.
+    /// Headings with text in order, also those in lists and quotations.
     pub headings: Vec<Heading>,
-    /// The page cut at its headings into bounded pieces, each with text; at least one unless the body is
-    /// empty of text.
+    /// The page cut at its headings into bounded pieces, each with text. At least one: a page without any
+    /// words has its title as the only section, so that every page can be found.
     pub sections: Vec<Section>,
     /// What could not be understood.
     pub warnings: Vec<Warning>,
@@ -88,16 +88,19 @@ pub enum LinkKind {
     Embed,
 }
 
-/// A link to somewhere inside the wiki (links with a scheme, `//host` and pure `#fragment` are left out).
+/// A link to somewhere inside the wiki. Left out are links with a scheme, `//host`, to this page itself
+/// (`#fragment`), and what a site generator fills in (`{{ … }}`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     /// How it is written.
     pub kind: LinkKind,
-    /// Its target as written, without anchor and label, entities and `%20` decoded, `\|` of tables undone.
+    /// Its target as written (a leading `/` and `.md` too), without anchor, label and query, entities and
+    /// backslash escapes resolved, `\|` of tables undone, trimmed. `%20` and its like are decoded in Markdown
+    /// links only: a wikilink names a page, and a name may hold `%`. Never empty.
     pub target: String,
     /// The part after `#`, without it.
     pub anchor: Option<String>,
-    /// The visible text, where it is not the target itself.
+    /// The visible text, where it is not the target itself; of an embed also its size (`400`).
     pub label: Option<String>,
     /// Line in the file, from 1.
     pub line: usize,
@@ -119,12 +122,13 @@ pub struct Heading {
 /// A piece of a page: what one point in the vector store is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// The headings above it, outermost first, its own last; empty before the first heading.
+    /// The headings above it, outermost first, its own last; empty before the first heading. At most
+    /// [`MAX_TRAIL_CHARS`] of each. Headings in lists and quotations cut nothing.
     pub trail: Vec<String>,
-    /// Its text: source Markdown without its own heading line, trimmed, never empty of words unless its heading
-    /// stands alone (then the heading's text).
+    /// Its text: source Markdown without its own heading line, trimmed, with `\n` as line end, at most
+    /// [`MAX_SECTION_CHARS`]. A heading with neither text nor deeper headings below has its own words here.
     pub text: String,
-    /// Line in the file where it begins, from 1.
+    /// Line in the file where its text begins, from 1.
     pub line: usize,
 }
 

@@ -36,16 +36,16 @@ impl Document {
         let (front_matter, start) = front_matter::read(text, &mut warnings);
         let body = &text[start..];
         let bounded = nesting::bounded(body);
-        let walk = walk::walk(&bounded);
-        let wikilinks = wikilinks::find(body, &walk.masks);
+        let walked = walk::walk(&bounded);
+        let wikilinks = wikilinks::find(body, &walked.masks);
 
         let mut headings: Vec<Heading> = Vec::new();
         let mut cuts: Vec<(usize, &FoundHeading<'_>)> = Vec::new();
-        let mut lines = lines::Lines::of(text);
-        for (found, text) in with_texts(&walk.headings, &wikilinks) {
+        let mut line_of = lines::Lines::of(text);
+        for (found, text) in with_texts(&walked.headings, &wikilinks) {
             if headings.len() == MAX_HEADINGS {
                 warnings.push(Warning {
-                    line: lines.at(start + found.range.start),
+                    line: line_of.at(start + found.range.start),
                     message: format!("more than {MAX_HEADINGS} headings, the rest is plain text"),
                 });
                 break;
@@ -56,7 +56,7 @@ impl Document {
             headings.push(Heading {
                 level: found.level,
                 text,
-                line: lines.at(start + found.range.start),
+                line: line_of.at(start + found.range.start),
             });
         }
         let cuts: Vec<Cut<'_>> = cuts
@@ -78,8 +78,14 @@ impl Document {
                 line: 1,
             });
         }
-        let tags = all_tags(&front_matter, body, &walk.masks, &walk.links, &wikilinks);
-        let mut links = merged(walk.links, wikilinks);
+        let tags = all_tags(
+            &front_matter,
+            body,
+            &walked.masks,
+            &walked.links,
+            &wikilinks,
+        );
+        let mut links = merged(walked.links, wikilinks);
         if links.len() > MAX_LINKS {
             warnings.push(Warning {
                 line: lines::Lines::of(text).at(start + links[MAX_LINKS].range.start),
@@ -87,10 +93,10 @@ impl Document {
             });
             links.truncate(MAX_LINKS);
         }
-        let mut lines = lines::Lines::of(text);
+        let mut line_of = lines::Lines::of(text);
         for link in &mut links {
             link.range = start + link.range.start..start + link.range.end;
-            link.line = lines.at(link.range.start);
+            link.line = line_of.at(link.range.start);
         }
         Self {
             title,
@@ -364,6 +370,7 @@ mod tests {
             "[r]: unused.md\n",
             "[r]: x.md \"[[y]]\"\n",
             "see [[a](http://b.org)]]",
+            "[t](http://b.org \"[[x]] ![[y]]\") <http://b.org/[[x]]![[y]]>",
         ] {
             assert_eq!(links(text), Vec::<String>::new(), "{text}");
         }

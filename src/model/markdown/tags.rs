@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn no_tag_in_a_masked_place() {
-        let masks = Spans::of(vec![3..8]);
+        let masks = Spans::of(std::iter::once(3..8).collect());
         let found: Vec<&str> = find("#a `#b ` #c", &masks).collect();
         assert_eq!(found, ["a", "c"]);
     }

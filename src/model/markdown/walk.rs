@@ -71,7 +71,8 @@ pub(super) fn walk(body: &str) -> Walk<'_> {
     let mut in_heading = false;
     let mut depth = 0_usize;
     for (event, range) in events {
-        if let Some(open) = open.last_mut() {
+        let closes = matches!(event, Event::End(TagEnd::Link | TagEnd::Image));
+        if let Some(open) = open.last_mut().filter(|_| !closes) {
             open.text_end = open.text_end.max(range.end);
         }
         let text = match event {
@@ -87,10 +88,6 @@ pub(super) fn walk(body: &str) -> Walk<'_> {
             }
             Event::End(TagEnd::Heading(_)) => {
                 in_heading = false;
-                continue;
-            }
-            Event::Start(Tag::CodeBlock(_) | Tag::HtmlBlock | Tag::MetadataBlock(_)) => {
-                masks.push(range);
                 continue;
             }
             Event::Start(Tag::Link {
@@ -110,19 +107,12 @@ pub(super) fn walk(body: &str) -> Walk<'_> {
             }
             Event::End(TagEnd::Link | TagEnd::Image) => {
                 let Some(closed) = open.pop() else { continue };
-                masks.push(closed.text_end.min(closed.range.end)..closed.range.end);
+                // Not the `]` itself: in `[[Page]]` it may be a wikilink's too.
+                masks.push(closed.range.end.min(closed.text_end + 1)..closed.range.end);
                 if let Some(outer) = open.last_mut() {
                     append(&mut outer.label, &closed.label);
                 }
                 close(&mut found.links, closed);
-                continue;
-            }
-            Event::Start(tag) => {
-                depth += usize::from(is_container(&tag.to_end()));
-                continue;
-            }
-            Event::End(tag) => {
-                depth = depth.saturating_sub(usize::from(is_container(&tag)));
                 continue;
             }
             Event::Text(text) => text,
@@ -130,8 +120,18 @@ pub(super) fn walk(body: &str) -> Walk<'_> {
                 masks.push(range.clone());
                 text
             }
-            Event::InlineHtml(_) | Event::FootnoteReference(_) => {
+            Event::Start(Tag::CodeBlock(_) | Tag::HtmlBlock | Tag::MetadataBlock(_))
+            | Event::InlineHtml(_)
+            | Event::FootnoteReference(_) => {
                 masks.push(range);
+                continue;
+            }
+            Event::Start(tag) => {
+                depth += usize::from(is_container(tag.to_end()));
+                continue;
+            }
+            Event::End(tag) => {
+                depth = depth.saturating_sub(usize::from(is_container(tag)));
                 continue;
             }
             Event::SoftBreak | Event::HardBreak => " ".into(),
@@ -149,7 +149,7 @@ pub(super) fn walk(body: &str) -> Walk<'_> {
 }
 
 /// Says whether blocks stand inside this one.
-fn is_container(tag: &TagEnd) -> bool {
+fn is_container(tag: TagEnd) -> bool {
     matches!(
         tag,
         TagEnd::BlockQuote(_) | TagEnd::List(_) | TagEnd::Item | TagEnd::FootnoteDefinition
@@ -192,9 +192,10 @@ fn close(links: &mut [FoundLink], closed: Open) {
     let label = closed.label.trim();
     let told = !label.is_empty() && label != target && label != closed.destination;
     found.link = Some(Link {
-        kind: match found.image {
-            true => LinkKind::Embed,
-            false => LinkKind::Markdown,
+        kind: if found.image {
+            LinkKind::Embed
+        } else {
+            LinkKind::Markdown
         },
         target,
         anchor,

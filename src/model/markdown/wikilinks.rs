@@ -30,9 +30,7 @@ pub(super) fn find(body: &str, masks: &Spans) -> Vec<FoundWikilink> {
         let open = from + distance;
         if let Some(mask) = masks.around(open) {
             from = mask.end;
-        } else if is_escaped(body, open) {
-            from = open + 1;
-        } else if body[open + 2..].starts_with('[') {
+        } else if is_escaped(body, open) || body[open + 2..].starts_with('[') {
             from = open + 1;
         } else {
             match inside(body, open + 2, masks) {
@@ -99,9 +97,10 @@ fn wikilink(body: &str, open: usize, pipe: Option<usize>, close: usize) -> Optio
     let embed = body[..open].ends_with('!') && !is_escaped(body, open - 1);
     let range = open - usize::from(embed)..close + 2;
     let link = destination::of_wikilink(target).map(|(target, anchor)| Link {
-        kind: match embed {
-            true => LinkKind::Embed,
-            false => LinkKind::Wikilink,
+        kind: if embed {
+            LinkKind::Embed
+        } else {
+            LinkKind::Wikilink
         },
         label: label.clone().filter(|label| *label != target),
         target,

@@ -8,12 +8,14 @@
 //! | file | holds |
 //! |---|---|
 //! | `find.rs` | the page that a person means by a name |
+//! | `links.rs` | links written and resolved again |
 //! | `names.rs` | the names by which a page can be found |
 //! | `plan.rs` | what a target may mean: the places to look, best first, and the keys to wait under |
 //! | `resolve.rs` | the look-up of these places in the database |
 //! | `rows.rs` | a page as rows, and the digest over them |
 
 mod find;
+mod links;
 mod names;
 mod plan;
 mod resolve;
@@ -23,13 +25,12 @@ mod tests;
 
 use std::collections::{BTreeSet, HashSet};
 
-use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OptionalExtension as _, Transaction};
 
 pub(crate) use self::find::{find_pages, placeholder_key};
+use self::links::{Links, StoredLink, wrongly_resolved};
 use self::names::{Root, place_keys};
-use self::plan::plan;
-use self::resolve::{Resolution, Resolver};
 use self::rows::Derived;
 use super::{Applied, Holding, Identity, Outcome, Store};
 use crate::model::markdown::PARSER_VERSION;
@@ -55,6 +56,9 @@ impl GraphStore {
     #[must_use]
     pub fn open(db: Connection, pages_dir: &str) -> Self {
         db.set_prepared_statement_cache_capacity(STATEMENTS);
+        // Else SQLite plans a statement anew at most bindings of its parameters, which costs more than running
+        // it. Without it all is only slower.
+        let _ = db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true);
         Self {
             db,
             root: Root::new(pages_dir),
@@ -90,22 +94,24 @@ impl Store for GraphStore {
     }
 
     fn identity(&mut self) -> Result<Identity, Failure> {
-        with_write(&mut self.db, "cannot read the graph's identity", |tx| {
-            // Most calls find it and write nothing.
-            let id = meta(tx, "id")?;
-            let id = match id {
-                Some(id) => id,
-                None => {
-                    let id = uuid::Uuid::new_v4().to_string();
-                    set_meta(tx, "id", &id)?;
-                    id
+        const DOING: &str = "cannot read the graph's identity";
+        let failed = |e: rusqlite::Error| db_failure(DOING, &e);
+        let id = match meta(&self.db, "id").map_err(failed)? {
+            Some(id) => id,
+            None => with_write(&mut self.db, DOING, |tx| {
+                // Another process may have made it meanwhile.
+                if let Some(id) = meta(tx, "id")? {
+                    return Ok(id);
                 }
-            };
-            let epoch = meta(tx, "epoch")?.and_then(|epoch| epoch.parse().ok());
-            Ok(Identity {
-                id,
-                epoch: epoch.unwrap_or(0),
-            })
+                let id = uuid::Uuid::new_v4().to_string();
+                set_meta(tx, "id", &id)?;
+                Ok(id)
+            })?,
+        };
+        let epoch = meta(&self.db, "epoch").map_err(failed)?;
+        Ok(Identity {
+            id,
+            epoch: epoch.and_then(|epoch| epoch.parse().ok()).unwrap_or(0),
         })
     }
 
@@ -185,10 +191,7 @@ fn apply_batch(
         changed.push(write_page(tx, root, path, derived.as_ref(), &mut keys)?);
     }
     // From here on no name changes, so that answers may be remembered.
-    let mut links = Links {
-        db: tx,
-        resolver: Resolver::new(tx),
-    };
+    let mut links = Links::new(tx);
     let mut fresh = HashSet::new();
     for ((path, derived), changed) in steps.iter().zip(&changed) {
         if *changed {
@@ -272,139 +275,4 @@ fn waiting(db: &Connection, keys: &BTreeSet<String>) -> rusqlite::Result<BTreeSe
         }
     }
     Ok(links)
-}
-
-/// A link as it stands in the database.
-struct StoredLink {
-    path: String,
-    ordinal: i64,
-    kind: String,
-    target: String,
-    leads_to: String,
-    dst: Option<String>,
-    how: Option<String>,
-    ambiguous: i64,
-}
-
-const STORED_LINK: &str =
-    "SELECT path, ordinal, kind, target, leads_to, dst, how, ambiguous FROM graph_links";
-
-impl StoredLink {
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self {
-            path: row.get(0)?,
-            ordinal: row.get(1)?,
-            kind: row.get(2)?,
-            target: row.get(3)?,
-            leads_to: row.get(4)?,
-            dst: row.get(5)?,
-            how: row.get(6)?,
-            ambiguous: row.get(7)?,
-        })
-    }
-
-    fn one(db: &Connection, path: &str, ordinal: i64) -> rusqlite::Result<Option<Self>> {
-        db.prepare_cached(&format!("{STORED_LINK} WHERE path = ?1 AND ordinal = ?2"))?
-            .query_row(params![path, ordinal], Self::read)
-            .optional()
-    }
-
-    fn of_page(db: &Connection, path: &str) -> rusqlite::Result<Vec<Self>> {
-        db.prepare_cached(&format!("{STORED_LINK} WHERE path = ?1 ORDER BY ordinal"))?
-            .query_map([path], Self::read)?
-            .collect()
-    }
-
-    fn resolves_to(&self, to: &Resolution) -> bool {
-        self.leads_to == to.leads_to
-            && self.dst == to.dst
-            && self.how.as_deref() == to.how.map(plan::How::as_str)
-            && self.ambiguous == i64::from(to.ambiguous)
-    }
-}
-
-/// Resolves and writes links.
-struct Links<'db> {
-    db: &'db Connection,
-    resolver: Resolver<'db>,
-}
-
-impl Links<'_> {
-    /// Writes the links of a page that was just put.
-    fn insert(&mut self, page: &Derived) -> rusqlite::Result<()> {
-        let mut insert = self.db.prepare_cached(
-            "INSERT INTO graph_links
-             (path, ordinal, kind, target, anchor, label, line, wants, leads_to, dst, how, ambiguous)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        )?;
-        for (written, plan) in page.links().iter().zip(&page.plans) {
-            let to = self.resolver.resolve(plan)?;
-            let resolved = [
-                Value::Text(to.leads_to.into()),
-                to.dst.map_or(Value::Null, Value::Text),
-                to.how
-                    .map_or(Value::Null, |how| Value::Text(how.as_str().into())),
-                Value::Integer(i64::from(to.ambiguous)),
-            ];
-            insert.execute(rusqlite::params_from_iter(written.iter().chain(&resolved)))?;
-        }
-        Ok(())
-    }
-
-    /// Resolves a stored link again; says whether it had to be changed.
-    fn again(&mut self, root: &Root, link: &StoredLink) -> rusqlite::Result<bool> {
-        let Some(to) = resolve_stored(&mut self.resolver, root, link)? else {
-            return Ok(false);
-        };
-        if link.resolves_to(&to) {
-            return Ok(false);
-        }
-        self.db
-            .prepare_cached(
-                "UPDATE graph_links SET leads_to = ?3, dst = ?4, how = ?5, ambiguous = ?6
-                 WHERE path = ?1 AND ordinal = ?2",
-            )?
-            .execute(params![
-                link.path,
-                link.ordinal,
-                to.leads_to,
-                to.dst,
-                to.how.map(plan::How::as_str),
-                to.ambiguous,
-            ])?;
-        Ok(true)
-    }
-}
-
-/// Resolves a stored link; `None` when its kind is none of ours, which the page's digest shows.
-fn resolve_stored(
-    resolver: &mut Resolver<'_>,
-    root: &Root,
-    link: &StoredLink,
-) -> rusqlite::Result<Option<Resolution>> {
-    match rows::kind_of(&link.kind) {
-        Some(kind) => resolver
-            .resolve(&plan(root, &link.path, kind, &link.target))
-            .map(Some),
-        None => Ok(None),
-    }
-}
-
-fn wrongly_resolved(db: &Connection, root: &Root) -> rusqlite::Result<Vec<String>> {
-    let mut resolver = Resolver::new(db);
-    let mut wrong: Vec<String> = Vec::new();
-    let mut select = db.prepare_cached(&format!("{STORED_LINK} ORDER BY path, ordinal"))?;
-    let mut rows = select.query([])?;
-    while let Some(row) = rows.next()? {
-        let link = StoredLink::read(row)?;
-        if wrong.last() == Some(&link.path) {
-            continue;
-        }
-        if let Some(to) = resolve_stored(&mut resolver, root, &link)?
-            && !link.resolves_to(&to)
-        {
-            wrong.push(link.path);
-        }
-    }
-    Ok(wrong)
 }

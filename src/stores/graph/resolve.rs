@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, ToSql, params};
 
 use super::names::NameKind;
 use super::plan::{Form, How, Plan, last_two};
@@ -29,6 +29,10 @@ pub(super) struct Resolution {
     pub(super) ambiguous: bool,
 }
 
+/// The spelling after ?3 of the names with a key.
+pub(super) const NEXT_SPELLING: &str =
+    "SELECT min(name) FROM graph_names WHERE kind = ?1 AND key = ?2 AND name > ?3";
+
 /// What is asked of the names: kind, exact name, key, extension where one is written, number of parts where
 /// the name is the whole path.
 type Question = (NameKind, String, Option<&'static str>, Option<i64>);
@@ -38,43 +42,50 @@ pub(super) struct Resolver<'db> {
     db: &'db Connection,
     /// Pages that an answer has at most.
     most: usize,
+    best: Best,
     endings: HashMap<String, bool>,
     spellings: HashMap<(NameKind, String), Rc<[String]>>,
     answers: HashMap<Question, Rc<[Candidate]>>,
 }
 
-/// The best of one extension: kind, key, name, depth, extension, how many.
-macro_rules! best {
-    ($ext:literal, $depth:literal) => {
-        concat!(
-            "SELECT * FROM (SELECT path, depth, length FROM graph_names ",
-            "WHERE kind = ?1 AND key = ?2 AND name = ?3 AND ext = ",
-            $ext,
-            $depth,
-            " ORDER BY depth, length, path LIMIT ?6)"
-        )
-    };
+/// Returns the query for the best `most` pages; parameters: kind, key, name, depth, extension.
+///
+/// The number stands in the text: SQLite prepares a statement anew whenever a bound `LIMIT` is bound again.
+fn best(ext: &str, depth: &str, most: usize) -> String {
+    format!(
+        "SELECT * FROM (SELECT path, depth, length FROM graph_names
+         WHERE kind = ?1 AND key = ?2 AND name = ?3 AND ext = {ext} {depth}
+         ORDER BY depth, length, path LIMIT {most})"
+    )
 }
 
-/// The best of each extension: one step down the index for each, whatever their number.
-macro_rules! best_of_any {
-    ($depth:literal) => {
-        concat!(
-            best!("''", $depth),
-            " UNION ALL ",
-            best!("'md'", $depth),
-            " UNION ALL ",
-            best!("'mdx'", $depth),
-            " UNION ALL ",
-            best!("'markdown'", $depth)
-        )
-    };
+/// Returns the query for the best pages of each extension: one step down the index for each, however many
+/// pages there are.
+fn best_of_any(depth: &str, most: usize) -> String {
+    ["''", "'md'", "'mdx'", "'markdown'"]
+        .map(|ext| best(ext, depth, most))
+        .join(" UNION ALL ")
 }
 
-const BEST: &str = best_of_any!("");
-const BEST_WHOLE: &str = best_of_any!(" AND depth = ?4");
-const BEST_EXT: &str = best!("?5", "");
-const BEST_WHOLE_EXT: &str = best!("?5", " AND depth = ?4");
+/// The queries for the best pages.
+struct Best {
+    any: String,
+    any_whole: String,
+    ext: String,
+    ext_whole: String,
+}
+
+impl Best {
+    fn new(most: usize) -> Self {
+        let whole = "AND depth = ?4";
+        Self {
+            any: best_of_any("", most),
+            any_whole: best_of_any(whole, most),
+            ext: best("?5", "", most),
+            ext_whole: best("?5", whole, most),
+        }
+    }
+}
 
 impl<'db> Resolver<'db> {
     /// Makes a resolver of links: two pages are enough for a tie to show.
@@ -87,6 +98,7 @@ impl<'db> Resolver<'db> {
         Self {
             db,
             most,
+            best: Best::new(most),
             endings: HashMap::new(),
             spellings: HashMap::new(),
             answers: HashMap::new(),
@@ -190,9 +202,7 @@ impl<'db> Resolver<'db> {
         if let Some(known) = self.spellings.get(&question) {
             return Ok(Rc::clone(known));
         }
-        let mut next = self.db.prepare_cached(
-            "SELECT min(name) FROM graph_names WHERE kind = ?1 AND key = ?2 AND name > ?3",
-        )?;
+        let mut next = self.db.prepare_cached(NEXT_SPELLING)?;
         let mut list: Vec<String> = Vec::new();
         loop {
             let last = list.last().map_or("", String::as_str);
@@ -220,16 +230,18 @@ impl<'db> Resolver<'db> {
             return Ok(Rc::clone(known));
         }
         let sql = match (ext, depth) {
-            (None, None) => BEST,
-            (None, Some(_)) => BEST_WHOLE,
-            (Some(_), None) => BEST_EXT,
-            (Some(_), Some(_)) => BEST_WHOLE_EXT,
+            (None, None) => &self.best.any,
+            (None, Some(_)) => &self.best.any_whole,
+            (Some(_), None) => &self.best.ext,
+            (Some(_), Some(_)) => &self.best.ext_whole,
         };
-        let most = i64::try_from(self.most).unwrap_or(i64::MAX);
-        let mut found = self
-            .db
-            .prepare_cached(sql)?
-            .query_map(params![kind.as_str(), key, name, depth, ext, most], |row| {
+        let mut select = self.db.prepare_cached(sql)?;
+        // Each query has the parameters up to the last that it uses.
+        let kind = kind.as_str();
+        let values: [&dyn ToSql; 5] = [&kind, &key, &name, &depth, &ext];
+        let wanted = &values[..select.parameter_count()];
+        let mut found = select
+            .query_map(wanted, |row| {
                 Ok(Candidate {
                     path: row.get(0)?,
                     depth: row.get(1)?,
@@ -250,5 +262,44 @@ impl<'db> Resolver<'db> {
 fn forget<K, V>(memo: &mut HashMap<K, V>) {
     if memo.len() >= MEMO {
         memo.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::open_db;
+
+    #[test]
+    fn every_look_up_is_a_search_in_an_index_however_many_pages_share_the_name() {
+        let db = open_db(std::path::Path::new(":memory:")).expect("a database");
+        let best = Best::new(2);
+        let queries = [
+            best.any.as_str(),
+            &best.any_whole,
+            &best.ext,
+            &best.ext_whole,
+            NEXT_SPELLING,
+        ];
+        for sql in queries {
+            let mut explain = db
+                .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
+                .expect("a query");
+            let steps: Vec<String> = explain
+                .raw_query()
+                .mapped(|row| row.get("detail"))
+                .collect::<rusqlite::Result<_>>()
+                .expect("a plan");
+            assert!(
+                steps
+                    .iter()
+                    .any(|step| step.contains("SEARCH graph_names USING COVERING INDEX")),
+                "{sql}: {steps:?}"
+            );
+            for step in &steps {
+                assert!(!step.contains("SCAN graph_names"), "{sql}: {steps:?}");
+                assert!(!step.contains("TEMP B-TREE"), "{sql}: {steps:?}");
+            }
+        }
     }
 }
