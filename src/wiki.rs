@@ -200,7 +200,7 @@ impl Wiki {
 
     /// Returns a predicate that answers as [`Wiki::is_page`] and owns what it needs.
     #[must_use]
-    pub fn page_test(&self) -> Box<dyn Fn(&str) -> bool + Send> {
+    pub fn page_test(&self) -> Box<dyn Fn(&str) -> bool + Send + Sync> {
         let twin = Self {
             root: self.root.clone(),
             settings: self.settings.clone(),

@@ -174,6 +174,7 @@ mod wired {
     use crate::query::graph::{self, BrokenRow, FindError, LinkRow, PageRow};
     use crate::state::{Receipts, open_db};
     use crate::stores::Store;
+    use crate::stores::git::{GitSettings, GitStore};
     use crate::stores::graph::GraphStore;
     use crate::stores::vectors::{VectorSettings, VectorStore, adopted_wiki_id};
 
@@ -194,11 +195,17 @@ mod wired {
     }
 
     pub(super) fn git(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {
-        let _ = (&ws.root, ws.config.git.allow_detached);
-        Err(Failure::new(
-            crate::model::FailureKind::Refused,
-            "the git store is not in this build",
-        ))
+        let settings = GitSettings {
+            pages_dir: ws.wiki.pages_dir().into(),
+            is_page: ws.wiki.page_test(),
+            allow_detached: ws.config.git.allow_detached,
+            ..GitSettings::default()
+        };
+        Ok(Box::new(GitStore::open(
+            &ws.root.path,
+            &ws.state,
+            settings,
+        )?))
     }
 
     fn vector_store(ws: &Workspace) -> Result<VectorStore, Failure> {

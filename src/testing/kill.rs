@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The variable that names the point: `git.linked`, or `git.linked#3` for the third time it is passed.
-pub const KILL_AT: &str = "WIKI_SYNC_TEST_KILL_AT";
+const KILL_AT: &str = "WIKI_SYNC_TEST_KILL_AT";
 
 /// Arms the point that [`KILL_AT`] names: when it is passed, this process gets SIGKILL, so that nothing is unwound,
 /// flushed or unlocked on the way out.

@@ -36,12 +36,12 @@ use std::time::{Duration, Instant};
 use git2::Repository;
 
 use self::commit::{Committer, Halt, Step, locked};
-use self::index_file::{IndexFile, Stamp};
+use self::index_file::{Entry, IndexFile, Stamp};
 use self::journal::Paths;
 use self::plan::Planner;
 use self::repo::{Head, index_failure};
 use self::tree::HeadTree;
-use super::{Applied, Holding, Identity, Outcome, Store, Witness};
+use super::{Applied, Holding, Identity, Outcome, Store, Tally, Witness};
 use crate::model::{Change, Failure, FailureKind, Page, PagePath, StoreName};
 use crate::state::{StateDir, lock_file};
 
@@ -367,6 +367,10 @@ impl Store for GitStore {
         Ok(Some(plan::hash(&blob)?.to_string()))
     }
 
+    fn is_witnessed(&self) -> bool {
+        true
+    }
+
     fn witness(&mut self) -> Result<Option<Witness>, Failure> {
         repo::open(&self.root)?;
         // As in `identity`.
@@ -377,7 +381,12 @@ impl Store for GitStore {
     }
 
     fn exempt(&mut self, path: &PagePath) -> Result<Option<String>, Failure> {
+        let absent = std::fs::symlink_metadata(self.root.join(path)).is_err();
         let now = self.now()?;
+        let entries = now.index.at(path.as_str());
+        if absent && entries.iter().any(Entry::is_skip_worktree) {
+            return Ok(Some("outside the sparse checkout".to_owned()));
+        }
         if plan::is_tracked(&now.index, path.as_str()) {
             return Ok(None);
         }
@@ -385,5 +394,19 @@ impl Store for GitStore {
         let held = HeadTree::open(&now.repo, head.commit)?.at(path.as_str())?;
         let ignored = held.is_none() && plan::is_ignored(&now.repo, path.as_str())?;
         Ok(ignored.then(|| "ignored by git".to_owned()))
+    }
+
+    fn tally(&self) -> Tally {
+        Tally {
+            commit: self.last_commit.clone(),
+            ..Tally::default()
+        }
+    }
+
+    fn notes(&mut self) -> Vec<Failure> {
+        self.status_note()
+            .into_iter()
+            .map(|note| Failure::new(FailureKind::Waiting, note))
+            .collect()
     }
 }
