@@ -44,7 +44,7 @@ pub struct Document {
     pub front_matter: FrontMatter,
     /// Links in the order in which they stand; nothing inside code, comments or front matter.
     pub links: Vec<Link>,
-    /// Tags: of front matter and `#tag` in the body; without `#`, in order, each [`fold_key`] once.
+    /// Tags: of front matter and `#tag` in the body; without `#`, in order, each [`fold_key()`] once.
     pub tags: Vec<String>,
     /// Headings with text in order, also those in lists and quotations.
     pub headings: Vec<Heading>,

@@ -106,13 +106,13 @@ pub(super) fn walk(body: &str) -> Walk<'_> {
                 continue;
             }
             Event::End(TagEnd::Link | TagEnd::Image) => {
-                let Some(closed) = open.pop() else { continue };
+                let Some(ended) = open.pop() else { continue };
                 // Not the `]` itself: in `[[Page]]` it may be a wikilink's too.
-                masks.push(closed.range.end.min(closed.text_end + 1)..closed.range.end);
+                masks.push(ended.range.end.min(ended.text_end + 1)..ended.range.end);
                 if let Some(outer) = open.last_mut() {
-                    append(&mut outer.label, &closed.label);
+                    append(&mut outer.label, &ended.label);
                 }
-                close(&mut found.links, closed);
+                close(&mut found.links, ended);
                 continue;
             }
             Event::Text(text) => text,
