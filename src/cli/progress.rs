@@ -43,8 +43,9 @@ impl Progress for Bar {
         });
         if self.what != what {
             self.what = what;
-            bar.reset();
             bar.set_message(what);
+            bar.set_length(total);
+            bar.reset();
         }
         bar.set_length(total);
         bar.set_position(done);

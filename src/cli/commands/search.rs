@@ -142,7 +142,7 @@ fn snippet(text: &str, query: &str, most: usize) -> String {
         .filter(|word| !word.is_empty())
         .filter_map(|word| position(&lower, word))
         .min()
-        .unwrap_or(0);
+        .map_or(0, |(_, at)| at);
     // A third of the room before the word, the rest after it.
     let begin = first.saturating_sub(most / 3);
     let begin = if text.len() - begin.min(text.len()) < most {
@@ -182,13 +182,15 @@ fn lower(c: char) -> char {
     c.to_lowercase().next().unwrap_or(c)
 }
 
-fn position(text: &[char], word: &str) -> Option<usize> {
+/// Returns how many characters of the word's end the text does not have, and where the rest stands.
+fn position(text: &[char], word: &str) -> Option<(usize, usize)> {
     let word: Vec<char> = word.chars().map(lower).collect();
     // Two characters say something in Hangul and Han, in letters it takes three.
     let least = if word[0].is_ascii() { 3 } else { 2 }.min(word.len());
-    (least..=word.len())
-        .rev()
-        .find_map(|length| text.windows(length).position(|at| *at == word[..length]))
+    (least..=word.len()).rev().find_map(|length| {
+        let at = text.windows(length).position(|at| *at == word[..length]);
+        at.map(|at| (word.len() - length, at))
+    })
 }
 
 #[cfg(test)]
@@ -212,6 +214,12 @@ mod tests {
     fn a_korean_word_is_found_whatever_its_particle() {
         let text = format!("{}아웃박스 패턴은 저장소를 맞춘다.", "가나다 ".repeat(100));
         assert!(snippet(&text, "아웃박스를", 60).contains("아웃박스 패턴은"));
+    }
+
+    #[test]
+    fn a_whole_word_goes_before_the_beginning_of_another() {
+        let text = format!("collect {} queue here", "x ".repeat(200));
+        assert!(snippet(&text, "collections queue", 60).contains("queue here"));
     }
 
     #[test]
