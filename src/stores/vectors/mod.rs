@@ -283,6 +283,15 @@ impl Store for VectorStore {
         self.engine.upsert(vec![meta.to_point(&self.fingerprint)])?;
         self.engine.flush()?;
         fail::fail_point!("vectors.epoch");
+        // Edge leaves out, in silence, an operation whose number it thinks it has seen: so it would be with
+        // all of them if its log of operations were lost or set back.
+        if self.meta()?.as_ref() != Some(&meta) {
+            return Err(Failure::new(
+                FailureKind::Refused,
+                "the vectors do not take what is written to them",
+            )
+            .hint("move .wiki-sync/vectors away: the next drain rebuilds it from the files"));
+        }
         self.engine.tidy()?;
         let outcome = |changed| {
             Ok(Applied {

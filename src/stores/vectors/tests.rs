@@ -519,34 +519,74 @@ fn points_deleted_or_damaged_behind_our_back_show_in_the_inventory_and_are_heale
 }
 
 #[test]
-fn the_wal_does_not_grow_from_opening_to_opening() {
+fn the_wal_keeps_one_closed_file_over_an_opening_and_no_later_write_is_lost() {
     let root = TempDir::new().expect("a folder");
-    let size = |dir: &Path| -> u64 {
-        let entries = fs::read_dir(dir).expect("a folder");
-        entries
-            .map(|e| e.expect("an entry").metadata().expect("a file").len())
-            .sum()
+    let wal = state(&root).vectors().join("wal");
+    let closed = || {
+        let names = fs::read_dir(&wal).expect("a folder");
+        let closed = |name: &str| name.starts_with("closed-");
+        names
+            .filter(|entry| {
+                closed(
+                    &entry
+                        .as_ref()
+                        .expect("an entry")
+                        .file_name()
+                        .to_string_lossy(),
+                )
+            })
+            .count()
     };
-    let mut largest = 0;
-    for epoch in 1..=6 {
-        let mut store = store(&root);
-        let pages = (0..60).map(|n| {
-            page(
-                &format!("w/{n}.md"),
-                &sections(10, &format!("{epoch} {}", "word ".repeat(250))),
-            )
-        });
-        put(&mut store, epoch, pages.collect());
-        store.engine.ready(false).expect("ready");
-        drop(store);
-        let now = size(&state(&root).vectors().join("wal"));
-        if epoch == 3 {
-            largest = now;
-        } else if epoch > 3 {
-            assert!(now <= largest + (4 << 20), "{now} after {largest}");
+    let mut store = store(&root);
+    store.engine.ready(true).expect("ready");
+    // Each operation is larger than a file of the WAL.
+    let large = |n: usize| Point {
+        payload: serde_json::Map::from_iter([(
+            "text".to_owned(),
+            Value::from("x".repeat(1 << 20)),
+        )]),
+        ..Meta {
+            wiki: format!("large-{n}"),
+            id: String::new(),
+            epoch: 0,
         }
+        .to_point("")
+    };
+    for round in 0..4 {
+        let points = (0..5).map(|n| large(round * 5 + n)).collect();
+        store.engine.upsert(points).expect("written");
     }
-    assert_eq!(count(&mut store(&root), "w/7.md"), 10);
+    put(&mut store, 0, vec![page("w/a.md", "oldest")]);
+    drop(store);
+    assert!(closed() >= 3, "or the test shows nothing");
+    let mut store = self::store(&root);
+    put(&mut store, 1, vec![page("w/a.md", "old")]);
+    // The one that is kept, and the one that was full and was closed since.
+    assert!(closed() <= 2, "{}", closed());
+    put(&mut store, 2, vec![page("w/a.md", "new")]);
+    drop(store);
+    assert_holds(&mut self::store(&root), &[page("w/a.md", "new")]);
+}
+
+#[test]
+fn a_shard_that_ignores_writes_is_refused_instead_of_believed() {
+    let root = TempDir::new().expect("a folder");
+    let mut first = store(&root);
+    for epoch in 1..=3 {
+        put(
+            &mut first,
+            epoch,
+            vec![page("w/a.md", &format!("text {epoch}"))],
+        );
+    }
+    drop(first);
+    let wal = state(&root).vectors().join("wal");
+    for entry in fs::read_dir(&wal).expect("a folder") {
+        fs::remove_file(entry.expect("an entry").path()).expect("removed");
+    }
+    let change = [Change::Put(Arc::new(page("w/a.md", "text 4")))];
+    let failure = store(&root).apply(&change, 4).expect_err("refused");
+    assert_eq!(failure.kind, FailureKind::Refused, "{failure:?}");
 }
 
 /// A store whose points all lie in a segment that an optimisation made read-only.
