@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `point.rs` | from a page to its points: ids, payload, digests |
 //! | `engine.rs` | what an engine must be able to do |
-//! | `edge.rs`, `turn.rs` | Qdrant Edge in this process, and whose turn it is with it |
+//! | `edge/`, `turn.rs` | Qdrant Edge in this process, and whose turn it is with it |
 //! | `search.rs` | from a query to pages |
 //!
 //! A put writes the page's points first and deletes its other points after: killed between the two, the page
