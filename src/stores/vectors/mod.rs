@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `point.rs` | from a page to its points: ids, payload, digests |
 //! | `engine.rs` | what an engine must be able to do |
-//! | `edge.rs`, `turn.rs` | Qdrant Edge in this process, and whose turn it is with it |
+//! | `edge/`, `turn.rs` | Qdrant Edge in this process, and whose turn it is with it |
 //! | `search.rs` | from a query to pages |
 //!
 //! A put writes the page's points first and deletes its other points after: killed between the two, the page
@@ -283,6 +283,15 @@ impl Store for VectorStore {
         self.engine.upsert(vec![meta.to_point(&self.fingerprint)])?;
         self.engine.flush()?;
         fail::fail_point!("vectors.epoch");
+        // Edge leaves out, in silence, an operation whose number it thinks it has seen: so it would be with
+        // all of them if its log of operations were lost or set back.
+        if self.meta()?.as_ref() != Some(&meta) {
+            return Err(Failure::new(
+                FailureKind::Refused,
+                "the vectors do not take what is written to them",
+            )
+            .hint("move .wiki-sync/vectors away: the next drain rebuilds it from the files"));
+        }
         self.engine.tidy()?;
         let outcome = |changed| {
             Ok(Applied {

@@ -93,3 +93,41 @@ impl Turn {
         Failure::from_error(FailureKind::Down, &doing, error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn whoever_the_turn_was_given_up_for_has_it_next() {
+        let root = tempfile::TempDir::new().expect("a folder");
+        let state = StateDir::of(root.path());
+        state.create().expect("created");
+        let wait = Duration::from_secs(20);
+        let (said, heard) = mpsc::channel();
+        let mut drain = Turn::of(&state, wait);
+        let taken = drain.take().expect("free");
+        assert!(!drain.is_wished());
+        let mut reader = Turn::of(&state, wait);
+        let reader_said = said.clone();
+        let waiting = std::thread::spawn(move || {
+            let taken = reader.take().expect("its turn");
+            reader_said.send("reader").expect("heard");
+            drop(taken);
+        });
+        let end = Instant::now() + wait;
+        while !drain.is_wished() {
+            assert!(Instant::now() < end, "nobody wishes");
+            std::thread::sleep(POLL);
+        }
+        drop(taken);
+        drain.gave_way();
+        let _taken = drain.take().expect("its turn again");
+        said.send("drain").expect("heard");
+        waiting.join().expect("ended");
+        drop(said);
+        assert_eq!(heard.iter().collect::<Vec<_>>(), ["reader", "drain"]);
+    }
+}

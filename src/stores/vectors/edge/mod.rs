@@ -8,24 +8,24 @@
 //! - A segment that it begins anew may lack the payload indexes; they are asked for at each opening and
 //!   after each optimisation, which costs nothing where they are.
 
+mod convert;
+mod shard;
+
 use std::fs;
-use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use qdrant_edge::{
-    AnyVariants, Condition, CreateIndex, EdgeConfig, EdgeOptimizersConfig, EdgeShard,
-    EdgeSparseVectorParams, FieldCondition, FieldIndexOperations, Filter, HasIdCondition, Match,
-    MatchAny, MatchValue, Modifier, NamedQuery, OperationError, PayloadFieldSchema,
-    PayloadSchemaType, PointId, PointInsertOperations, PointOperations, PointStruct, QueryEnum,
-    QueryRequest, Record, ScoringQuery, ScrollRequest, SparseVector, UpdateOperation,
-    ValueVariants, Vector, VectorInternal, VectorStructInternal, Vectors, WalOptions,
-    WithPayloadInterface, WithVector,
+    CreateIndex, EdgeShard, FieldIndexOperations, Filter, NamedQuery, OperationError,
+    PayloadFieldSchema, PayloadSchemaType, PointId, PointInsertOperations, PointOperations,
+    QueryEnum, QueryRequest, ScoringQuery, ScrollRequest, SparseVector, UpdateOperation,
+    VectorInternal, WithPayloadInterface, WithVector,
 };
-use serde_json::Value;
 use uuid::Uuid;
 
+use self::convert::{edge_point, keyword, pages, point_of};
+use self::shard::{config, folder_id, has_shard, one_line, opening, prune_wal, said};
 use super::engine::Engine;
 use super::point::{BM25, INDEXED, META, Point};
 use super::turn::{Taken, Turn};
@@ -42,18 +42,6 @@ const PAGE: usize = 1000;
 /// After how many written points the shard is optimised. Measured on 68,000 sections: every 5,000 to
 /// 20,000 takes 7 s in all, never takes 10.6 s and more memory.
 const OPTIMIZE_EVERY: usize = 10_000;
-
-/// Up to how many segments are left alone instead of being merged, and how large a merged one may become.
-/// With these 204,000 points peaked at 650 MB instead of 1.2 GB; a query goes through all of them in 1.4 ms.
-const SEGMENTS: usize = 16;
-const SEGMENT_KB: usize = 30_000;
-
-/// From which size of its vectors on a segment's index is put on disk by an optimisation.
-const INDEX_KB: usize = 1_000;
-
-/// The size of one file of the WAL, which is there in full from the start. An operation that is larger
-/// gets a larger file.
-const WAL_BYTES: usize = 4 << 20;
 
 /// The embedded engine; opens its shard when it is first needed.
 pub(super) struct Edge {
@@ -395,188 +383,6 @@ impl Drop for Edge {
     }
 }
 
-fn config() -> EdgeConfig {
-    EdgeConfig::builder()
-        .sparse_vector(
-            BM25,
-            EdgeSparseVectorParams {
-                on_disk: Some(true),
-                modifier: Some(Modifier::Idf),
-                ..EdgeSparseVectorParams::default()
-            },
-        )
-        .on_disk_payload(true)
-        .optimizers(EdgeOptimizersConfig {
-            default_segment_number: Some(SEGMENTS),
-            max_segment_size: Some(SEGMENT_KB),
-            indexing_threshold: Some(INDEX_KB),
-            ..EdgeOptimizersConfig::default()
-        })
-        .wal_options(WalOptions {
-            segment_capacity: WAL_BYTES,
-            segment_queue_len: 0,
-            retain_closed: NonZeroUsize::MIN,
-        })
-        .build()
-}
-
-/// Says whether there is a shard in the folder, or the remains of one.
-fn has_shard(dir: &Path) -> bool {
-    dir.join("edge_config.json").exists()
-        || fs::read_dir(dir.join("segments")).is_ok_and(|mut entries| entries.next().is_some())
-}
-
-/// Returns what tells the shard's folder from another one put in its place.
-fn folder_id(dir: &Path) -> Option<u64> {
-    let meta = fs::metadata(dir.join("segments")).ok()?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt as _;
-        Some(meta.ino())
-    }
-    #[cfg(not(unix))]
-    {
-        Some(u64::from(meta.is_dir()))
-    }
-}
-
-/// Takes off the closed files of the WAL, all but the last: Edge never does, and never reads them again.
-///
-/// The last one stays, since its name carries the number of the next operation, without which Edge would
-/// take new operations for old ones. In ascending order, so that a kill leaves no gap. Only for a shard
-/// that is not open.
-fn prune_wal(dir: &Path) {
-    let Ok(entries) = fs::read_dir(dir.join("wal")) else {
-        return;
-    };
-    let mut closed: Vec<(u64, PathBuf)> = entries
-        .filter_map(|entry| {
-            let path = entry.ok()?.path();
-            let start = path.file_name()?.to_str()?.strip_prefix("closed-")?;
-            Some((start.parse().ok()?, path))
-        })
-        .collect();
-    closed.sort_unstable();
-    closed.pop();
-    for (_, path) in closed {
-        if fs::remove_file(path).is_err() {
-            return; // It only takes up space, and the order must be kept.
-        }
-    }
-}
-
-fn opening(
-    dir: &Path,
-    open: impl FnOnce(&Path) -> Result<EdgeShard, OperationError>,
-) -> Result<EdgeShard, Failure> {
-    let reason = match catch_unwind(AssertUnwindSafe(|| open(dir))) {
-        Ok(Ok(shard)) => return Ok(shard),
-        Ok(Err(error)) => one_line(&error.to_string()),
-        Err(panic) => said(&*panic),
-    };
-    let text = format!("cannot open the vectors in {}: {reason}", dir.display());
-    // Edge hands on the system's errors as text only.
-    let says = |signs: &[&str]| signs.iter().any(|sign| reason.contains(sign));
-    Err(if says(&["WouldBlock", "would block", "(os error 11)"]) {
-        Failure::new(FailureKind::Busy, text).hint("another program has them open; close it")
-    } else if says(&[
-        "(os error 12)",  // no memory
-        "(os error 13)",  // no permission
-        "(os error 23)",  // too many open files, in the system
-        "(os error 24)",  // too many open files
-        "(os error 28)",  // no space
-        "(os error 30)",  // read-only
-        "(os error 122)", // over quota
-        "Out of memory",
-    ]) {
-        Failure::new(FailureKind::Down, text)
-            .hint("look for free space, memory and permissions there")
-    } else {
-        Failure::new(FailureKind::Refused, text).hint(format!(
-            "move {} away: the next drain rebuilds it from the files",
-            dir.display()
-        ))
-    })
-}
-
-/// Returns the first line of an error; Edge puts a stack trace behind it.
-fn one_line(text: &str) -> String {
-    text.lines().next().unwrap_or("no reason given").to_owned()
-}
-
-fn said(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied());
-    one_line(text.unwrap_or("the engine gave up"))
-}
-
-fn keyword(field: &str, value: &str) -> Condition {
-    Condition::Field(FieldCondition::new_match(
-        field.parse().expect("a plain field name is a path"),
-        Match::Value(MatchValue {
-            value: ValueVariants::String(value.into()),
-        }),
-    ))
-}
-
-/// Returns the filter for the points of these pages of a wiki, some ids excepted.
-fn pages(wiki: &str, paths: &[&str], except: Option<&[Uuid]>) -> Filter {
-    let any = Condition::Field(FieldCondition::new_match(
-        "path".parse().expect("a plain field name is a path"),
-        Match::Any(MatchAny {
-            any: AnyVariants::Strings(paths.iter().map(ToString::to_string).collect()),
-        }),
-    ));
-    Filter {
-        must: Some(vec![any, keyword("wiki", wiki)]),
-        must_not: except.filter(|ids| !ids.is_empty()).map(|ids| {
-            let ids: HasIdCondition = ids.iter().copied().map(PointId::Uuid).collect();
-            vec![Condition::HasId(ids)]
-        }),
-        should: None,
-        min_should: None,
-    }
-}
-
-fn edge_point(point: Point) -> PointStruct {
-    let vectors = point.bm25.map(|vector| {
-        let sparse = SparseVector {
-            indices: vector.indices,
-            values: vector.values,
-        };
-        (BM25, Vector::from(sparse))
-    });
-    PointStruct::new(
-        PointId::Uuid(point.id),
-        Vectors::new_named(vectors),
-        Value::Object(point.payload),
-    )
-}
-
-/// Reads a record; `None` for an id that is no UUID, which no point of ours has.
-fn point_of(record: Record) -> Option<Point> {
-    let PointId::Uuid(id) = record.id else {
-        return None;
-    };
-    let bm25 = match record.vector {
-        Some(VectorStructInternal::Named(mut named)) => match named.remove(BM25) {
-            Some(VectorInternal::Sparse(vector)) if !vector.indices.is_empty() => Some(Sparse {
-                indices: vector.indices,
-                values: vector.values,
-            }),
-            _ => None,
-        },
-        _ => None,
-    };
-    Some(Point {
-        id,
-        payload: record.payload.unwrap_or_default().0,
-        bm25,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -596,22 +402,5 @@ mod tests {
         assert_eq!(edge.flush().expect_err("closed").kind, FailureKind::Down);
         assert!(edge.ready(false).expect("ready"));
         edge.flush().expect("flushed");
-    }
-
-    #[test]
-    fn only_the_last_closed_file_of_the_wal_is_kept() {
-        let root = tempfile::TempDir::new().expect("a folder");
-        let wal = root.path().join("wal");
-        fs::create_dir(&wal).expect("made");
-        for name in ["closed-0", "closed-9", "closed-10", "open-4", "first-index"] {
-            fs::write(wal.join(name), "").expect("written");
-        }
-        prune_wal(root.path());
-        let mut left: Vec<_> = fs::read_dir(&wal)
-            .expect("a folder")
-            .map(|entry| entry.expect("an entry").file_name())
-            .collect();
-        left.sort();
-        assert_eq!(left, ["closed-10", "first-index", "open-4"]);
     }
 }

@@ -1,0 +1,77 @@
+//! Between our points and filters and Edge's.
+
+use qdrant_edge::{
+    AnyVariants, Condition, FieldCondition, Filter, HasIdCondition, Match, MatchAny, MatchValue,
+    PointId, PointStruct, Record, SparseVector, ValueVariants, Vector, VectorInternal,
+    VectorStructInternal, Vectors,
+};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::super::point::{BM25, Point};
+use crate::embed::Sparse;
+
+pub(super) fn keyword(field: &str, value: &str) -> Condition {
+    Condition::Field(FieldCondition::new_match(
+        field.parse().expect("a plain field name is a path"),
+        Match::Value(MatchValue {
+            value: ValueVariants::String(value.into()),
+        }),
+    ))
+}
+
+/// Returns the filter for the points of these pages of a wiki, some ids excepted.
+pub(super) fn pages(wiki: &str, paths: &[&str], except: Option<&[Uuid]>) -> Filter {
+    let any = Condition::Field(FieldCondition::new_match(
+        "path".parse().expect("a plain field name is a path"),
+        Match::Any(MatchAny {
+            any: AnyVariants::Strings(paths.iter().map(ToString::to_string).collect()),
+        }),
+    ));
+    Filter {
+        must: Some(vec![any, keyword("wiki", wiki)]),
+        must_not: except.filter(|ids| !ids.is_empty()).map(|ids| {
+            let ids: HasIdCondition = ids.iter().copied().map(PointId::Uuid).collect();
+            vec![Condition::HasId(ids)]
+        }),
+        should: None,
+        min_should: None,
+    }
+}
+
+pub(super) fn edge_point(point: Point) -> PointStruct {
+    let vectors = point.bm25.map(|vector| {
+        let sparse = SparseVector {
+            indices: vector.indices,
+            values: vector.values,
+        };
+        (BM25, Vector::from(sparse))
+    });
+    PointStruct::new(
+        PointId::Uuid(point.id),
+        Vectors::new_named(vectors),
+        Value::Object(point.payload),
+    )
+}
+
+/// Reads a record; `None` for an id that is no UUID, which no point of ours has.
+pub(super) fn point_of(record: Record) -> Option<Point> {
+    let PointId::Uuid(id) = record.id else {
+        return None;
+    };
+    let bm25 = match record.vector {
+        Some(VectorStructInternal::Named(mut named)) => match named.remove(BM25) {
+            Some(VectorInternal::Sparse(vector)) if !vector.indices.is_empty() => Some(Sparse {
+                indices: vector.indices,
+                values: vector.values,
+            }),
+            _ => None,
+        },
+        _ => None,
+    };
+    Some(Point {
+        id,
+        payload: record.payload.unwrap_or_default().0,
+        bm25,
+    })
+}

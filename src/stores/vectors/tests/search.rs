@@ -1,0 +1,90 @@
+//! What is found.
+
+use super::*;
+
+#[test]
+fn a_page_without_text_is_found_by_its_title() {
+    let root = TempDir::new().expect("a folder");
+    let mut store = store(&root);
+    let pages = || [page("w/lonely.md", ""), page("w/!!!.md", "")];
+    put(&mut store, 1, pages().into());
+    assert_holds(&mut store, &pages());
+    assert_eq!(
+        store.search("lonely", 5).expect("searched")[0].path,
+        "w/lonely.md"
+    );
+}
+
+#[test]
+fn a_korean_query_finds_the_korean_page_in_another_inflection() {
+    let root = TempDir::new().expect("a folder");
+    let mut store = store(&root);
+    put(
+        &mut store,
+        1,
+        vec![
+            page(
+                "w/대기열.md",
+                "# 대기열\n\n작업은 대기열에서 가져와 저장소마다 적용한다.",
+            ),
+            page("w/날씨.md", "# 날씨\n\n오늘은 비가 오고 바람이 분다."),
+            page("w/queue.md", "# Queue\n\nA job waits in the outbox."),
+        ],
+    );
+    let hits = store.search("대기열의 작업을 적용", 5).expect("searched");
+    assert_eq!(hits[0].path, "w/대기열.md");
+    assert_eq!(hits[0].heading, ["대기열"]);
+    assert!(hits.iter().all(|hit| hit.path != "w/queue.md"));
+}
+
+#[test]
+fn a_page_is_found_once_with_its_best_section() {
+    let root = TempDir::new().expect("a folder");
+    let mut store = store(&root);
+    let many = sections(300, "shared");
+    let other = page(
+        "w/b.md",
+        "# Only\n\nshared once, with many other words around it to weigh less",
+    );
+    let sha = page("w/a.md", &many).sha;
+    put(&mut store, 1, vec![page("w/a.md", &many), other]);
+    let hits = store.search("shared number7", 5).expect("searched");
+    let found: Vec<_> = hits.iter().map(|hit| hit.path.as_str()).collect();
+    assert_eq!(
+        found,
+        ["w/a.md", "w/b.md"],
+        "300 sections of one page do not crowd out the other"
+    );
+    assert_eq!(
+        (hits[0].section, hits[0].heading.as_slice()),
+        (7, &["Part 7".to_owned()][..])
+    );
+    assert_eq!(hits[0].page_sha, sha.to_string());
+}
+
+#[test]
+fn equal_scores_come_in_the_order_of_the_paths() {
+    let root = TempDir::new().expect("a folder");
+    let mut store = store(&root);
+    let pages = (0..200)
+        .rev()
+        .map(|n| page(&format!("w/{n:03}.md"), "---\ntitle: T\n---\nsame"));
+    put(&mut store, 1, pages.collect());
+    let hits = store.search("same", 3).expect("searched");
+    let found: Vec<_> = hits.iter().map(|hit| hit.path.as_str()).collect();
+    assert_eq!(found, ["w/000.md", "w/001.md", "w/002.md"]);
+}
+
+#[test]
+fn a_query_without_words_finds_nothing() {
+    let root = TempDir::new().expect("a folder");
+    let mut store = store(&root);
+    put(&mut store, 1, vec![page("w/a.md", "x")]);
+    for query in ["", "  ", "?!"] {
+        assert!(
+            store.search(query, 5).expect("searched").is_empty(),
+            "{query:?}"
+        );
+    }
+    assert!(store.search("x", 0).expect("searched").is_empty());
+}
