@@ -125,14 +125,14 @@ impl Store for GraphStore {
             })
             .collect();
         let root = &self.root;
-        let changed = with_write(&mut self.db, "cannot write the graph", |tx| {
-            let changed = apply_batch(tx, root, &steps)?;
+        let written = with_write(&mut self.db, "cannot write the graph", |tx| {
+            let written = apply_batch(tx, root, &steps)?;
             set_meta(tx, "epoch", &epoch.to_string())?;
             fail::fail_point!("graph.before_commit");
-            Ok(changed)
+            Ok(written)
         })?;
         fail::fail_point!("graph.after_commit");
-        Ok(changed
+        Ok(written
             .into_iter()
             .map(|changed| {
                 Ok(Applied {

@@ -37,7 +37,7 @@ impl NameKind {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name {
     pub(super) kind: NameKind,
-    pub(super) name: String,
+    pub(super) text: String,
     pub(super) key: String,
     /// Number of parts of the whole path; 0 for aliases and titles, where a deeper page is no worse.
     pub(super) depth: usize,
@@ -106,7 +106,7 @@ pub(super) fn names_of(
     let mut names: BTreeSet<Name> = suffixes(whole)
         .map(|name| Name {
             kind: NameKind::Path,
-            name: name.into(),
+            text: name.into(),
             key: fold_key(name),
             depth,
         })
@@ -120,7 +120,7 @@ pub(super) fn names_of(
         if !text.is_empty() {
             names.insert(Name {
                 kind,
-                name: text.into(),
+                text: text.into(),
                 key: fold_key(text),
                 depth: 0,
             });

@@ -131,19 +131,7 @@ const ATTACHMENTS: [&str; 54] = [
 
 /// Returns where a link of the page at `path` may lead.
 pub(super) fn plan(root: &Root, path: &str, kind: LinkKind, target: &str) -> Plan {
-    let target = target.trim();
-    let source = Source::of(root, path);
-    let mut plan = plan_text(&source, kind, target);
-    // A query is part of a site's address, never of a page's name; unless a file is really named so.
-    if kind == LinkKind::Markdown
-        && let Some((address, _)) = target.split_once('?')
-    {
-        let address = plan_text(&source, kind, address);
-        plan.steps.extend(address.steps);
-        plan.wants = address.wants;
-        plan.file = address.file;
-    }
-    plan
+    plan_target(&Source::of(root, path), kind, target.trim())
 }
 
 /// Where the link stands.
@@ -163,7 +151,7 @@ impl<'p> Source<'p> {
     }
 }
 
-fn plan_text(source: &Source<'_>, kind: LinkKind, target: &str) -> Plan {
+fn plan_target(source: &Source<'_>, kind: LinkKind, target: &str) -> Plan {
     let parts: Vec<&str> = target.split('/').filter(|part| !part.is_empty()).collect();
     let dotted = |part: Option<&&str>| matches!(part, Some(&("." | "..")));
     let as_folder = target.ends_with('/') || parts.is_empty() || dotted(parts.last());

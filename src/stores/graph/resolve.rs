@@ -187,7 +187,7 @@ impl<'db> Resolver<'db> {
         let mut found = Vec::new();
         for spelling in &*spellings {
             if folded || spelling == name {
-                found.extend_from_slice(&*self.answer(kind, &key, spelling, ext, depth)?);
+                found.extend_from_slice(&self.answer(kind, &key, spelling, ext, depth)?);
             }
         }
         found.sort_unstable();
@@ -205,8 +205,8 @@ impl<'db> Resolver<'db> {
         let mut next = self.db.prepare_cached(NEXT_SPELLING)?;
         let mut list: Vec<String> = Vec::new();
         loop {
-            let last = list.last().map_or("", String::as_str);
-            match next.query_row(params![kind.as_str(), key, last], |row| row.get(0))? {
+            let after = list.last().map_or("", String::as_str);
+            match next.query_row(params![kind.as_str(), key, after], |row| row.get(0))? {
                 Some(name) => list.push(name),
                 None => break,
             }

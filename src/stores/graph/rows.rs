@@ -101,7 +101,7 @@ impl Derived {
             vec![
                 text(path),
                 text(name.kind.as_str()),
-                text(name.name),
+                text(name.text),
                 text(name.key),
                 text(if of_path { ext } else { "" }),
                 number(name.depth),

@@ -78,5 +78,5 @@ fn rows_of_a_page_that_is_gone_are_an_orphan_that_a_removal_clears() {
         apply(&mut store, &[remove("a.md"), remove("b.md")]),
         [true, true]
     );
-    assert_eq!(dump(&store), [String::new(); 0]);
+    assert!(dump(&store).is_empty());
 }

@@ -131,7 +131,7 @@ fn the_second_of_two_equal_calls_changes_nothing() {
         apply(&mut store, &[remove("a.md"), remove("b.md")]),
         [false, true]
     );
-    assert_eq!(dump(&store), [String::new(); 0]);
+    assert!(dump(&store).is_empty());
 }
 
 #[test]
