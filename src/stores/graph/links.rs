@@ -73,14 +73,21 @@ impl<'db> Links<'db> {
     }
 
     /// Writes the links of a page that was just put.
-    pub(super) fn insert(&mut self, page: &Derived) -> rusqlite::Result<()> {
+    pub(super) fn insert(
+        &mut self,
+        root: &Root,
+        path: &str,
+        page: &Derived<'_>,
+    ) -> rusqlite::Result<()> {
         let mut insert = self.db.prepare_cached(
             "INSERT INTO graph_links
              (path, ordinal, kind, target, anchor, label, line, wants, leads_to, dst, how, ambiguous)
              VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )?;
-        for (written, plan) in page.links().iter().zip(&page.plans) {
-            let to = self.resolver.resolve(plan)?;
+        for (link, written) in page.links() {
+            let to = self
+                .resolver
+                .resolve(&plan(root, path, link.kind, &link.target))?;
             let resolved = [
                 Value::Text(to.leads_to.into()),
                 to.dst.map_or(Value::Null, Value::Text),

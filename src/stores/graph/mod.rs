@@ -78,7 +78,7 @@ impl GraphStore {
         check().map_err(|e| db_failure("cannot check the graph", &e))
     }
 
-    fn derive(&self, page: &Page) -> Derived {
+    fn derive<'p>(&self, page: &'p Page) -> Derived<'p> {
         Derived::of(page, &self.root, &self.fingerprint())
     }
 }
@@ -117,7 +117,7 @@ impl Store for GraphStore {
 
     fn apply(&mut self, changes: &[Change], epoch: i64) -> Result<Vec<Outcome>, Failure> {
         // Parsed before the transaction, so that other writers wait for SQLite's work only.
-        let steps: Vec<(&str, Option<Derived>)> = changes
+        let steps: Vec<(&str, Option<Derived<'_>>)> = changes
             .iter()
             .map(|change| match change {
                 Change::Put(page) => (page.path.as_str(), Some(self.derive(page))),
@@ -183,7 +183,7 @@ fn set_meta(db: &Connection, key: &str, value: &str) -> rusqlite::Result<()> {
 fn apply_batch(
     tx: &Transaction<'_>,
     root: &Root,
-    steps: &[(&str, Option<Derived>)],
+    steps: &[(&str, Option<Derived<'_>>)],
 ) -> rusqlite::Result<Vec<bool>> {
     let mut keys = BTreeSet::new();
     let mut changed = Vec::with_capacity(steps.len());
@@ -197,7 +197,7 @@ fn apply_batch(
         if *changed {
             fresh.insert(*path);
             if let Some(derived) = derived {
-                links.insert(derived)?;
+                links.insert(root, path, derived)?;
             }
         }
     }
@@ -226,7 +226,7 @@ fn write_page(
     tx: &Transaction<'_>,
     root: &Root,
     path: &str,
-    derived: Option<&Derived>,
+    derived: Option<&Derived<'_>>,
     keys: &mut BTreeSet<String>,
 ) -> rusqlite::Result<bool> {
     let held = rows::held_digest(tx, path)?;

@@ -129,9 +129,25 @@ const ATTACHMENTS: [&str; 54] = [
     "zip",
 ];
 
+/// Bytes of a target at most; a longer one names no page. Linux's `PATH_MAX`.
+const MAX_TARGET: usize = 4096;
+
+/// Folders above a page that may be a site's root, from the top: a site's root is near the top, and a hostile
+/// path may have thousands of parts.
+const SITE_ROOTS: usize = 8;
+
 /// Returns where a link of the page at `path` may lead.
 pub(super) fn plan(root: &Root, path: &str, kind: LinkKind, target: &str) -> Plan {
-    plan_target(&Source::of(root, path), kind, target.trim())
+    let target = target.trim();
+    if target.len() > MAX_TARGET {
+        return Plan {
+            steps: Vec::new(),
+            text: None,
+            wants: String::new(),
+            file: true,
+        };
+    }
+    plan_target(&Source::of(root, path), kind, target)
 }
 
 /// Where the link stands.
@@ -233,7 +249,7 @@ impl Source<'_> {
 
 /// Adds the places where a site's address from its root (`/en/guides/x/`) may stand.
 fn site_steps(steps: &mut Steps, source: &Source<'_>, parts: &[&str]) {
-    let roots = || (0..=source.folder.len()).map(|n| &source.folder[..n]);
+    let roots = || (0..=source.folder.len().min(SITE_ROOTS)).map(|n| &source.folder[..n]);
     for root in roots().skip(1) {
         steps.whole(How::Site, &[root, parts].concat());
     }

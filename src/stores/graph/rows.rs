@@ -5,9 +5,9 @@ use rusqlite::{Connection, params_from_iter};
 use sha2::{Digest, Sha256};
 
 use super::names::{Root, names_of, split_extension};
-use super::plan::{Plan, plan};
+use super::plan::plan;
 use crate::model::Page;
-use crate::model::markdown::{LinkKind, fold_key};
+use crate::model::markdown::{Link, LinkKind, fold_key};
 
 /// The columns of each table that a page alone decides, in the order of its primary key; the page's path is
 /// always the first. How links are resolved is not among them: other pages have a say in that.
@@ -37,13 +37,12 @@ const TABLES: [(&str, &str, &str); TABLE_COUNT] = [
 const TABLE_COUNT: usize = 5;
 const LINKS: usize = 3;
 
-type Row = Vec<Value>;
+pub(super) type Row = Vec<Value>;
 
 /// A page's rows as they should be.
-pub(super) struct Derived {
+pub(super) struct Derived<'p> {
     rows: [Vec<Row>; TABLE_COUNT],
-    /// Where each link may lead, in their order.
-    pub(super) plans: Vec<Plan>,
+    written: &'p [Link],
 }
 
 /// The rows' kinds of link.
@@ -73,8 +72,8 @@ fn number(number: usize) -> Value {
     Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
-impl Derived {
-    pub(super) fn of(page: &Page, root: &Root, derived_by: &str) -> Self {
+impl<'p> Derived<'p> {
+    pub(super) fn of(page: &'p Page, root: &Root, derived_by: &str) -> Self {
         let document = page.document();
         let path = page.path.as_str();
         let metadata = serde_json::to_string(&document.front_matter.values)
@@ -113,14 +112,10 @@ impl Derived {
             .zip(&document.tags)
             .map(|(i, tag)| vec![text(path), number(i), text(tag)])
             .collect();
-        let plans: Vec<Plan> = document
-            .links
-            .iter()
-            .map(|link| plan(root, path, link.kind, &link.target))
-            .collect();
-        let mut links = Vec::with_capacity(plans.len());
+        let mut links = Vec::with_capacity(document.links.len());
         let mut keys = Vec::new();
-        for ((i, link), plan) in (0..).zip(&document.links).zip(&plans) {
+        for (i, link) in (0..).zip(&document.links) {
+            let plan = plan(root, path, link.kind, &link.target);
             links.push(vec![
                 text(path),
                 number(i),
@@ -139,7 +134,7 @@ impl Derived {
         }
         Self {
             rows: [pages, names, tags, links, keys],
-            plans,
+            written: &document.links,
         }
     }
 
@@ -172,9 +167,9 @@ impl Derived {
         Ok(())
     }
 
-    /// Returns the rows of the links, without what they resolve to, in the order of [`Self::plans`].
-    pub(super) fn links(&self) -> &[Row] {
-        &self.rows[LINKS]
+    /// Returns the links with their rows, which lack what they resolve to.
+    pub(super) fn links(&self) -> impl Iterator<Item = (&'p Link, &Row)> {
+        self.written.iter().zip(&self.rows[LINKS])
     }
 }
 

@@ -200,3 +200,16 @@ fn another_wiki_folder_is_another_fingerprint_and_renames_every_page() {
     assert_eq!(apply(&mut store, &changes), [true, true]);
     assert_eq!(links_of(&store, "d/a.md"), ["/x → d/x.md (exact)"]);
 }
+
+#[test]
+fn hostile_depth_and_length_stay_cheap() {
+    let deep = format!("{}x.md", "a/".repeat(1800));
+    let long = "b/".repeat(100_000);
+    let text = format!("[t](/en/c/d/) [[{long}]] {}", "[t](/en/e/f/) ".repeat(2000));
+    let mut store = memory_store();
+    apply(&mut store, &[put(&deep, &text), put("e/f.md", "")]);
+    let links = links_of(&store, &deep);
+    assert_eq!(links.len(), 2002);
+    assert_eq!(links[2001], "/en/e/f/ → e/f.md (site)");
+    assert!(links[1].ends_with("→ file"));
+}
