@@ -100,6 +100,8 @@ pub struct VerifyReport {
     pub skipped: Vec<Skipped>,
     /// Dead letters.
     pub dead: u64,
+    /// Pages enqueued to be healed, when that was asked for.
+    pub repaired: u64,
     /// Stores that could not be read, with the reason: nothing is known of them, so nothing is in sync.
     pub unread: Vec<Trouble>,
 }

@@ -1,10 +1,10 @@
 //! Verify: reads the real stores and names every difference from the pages.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::report::{Drift, DriftKind, VerifyReport, trouble};
 use super::{Parts, Progress};
-use crate::model::{Failure, Page, StoreName};
+use crate::model::{Failure, Job, Page, PagePath, StoreName, Timestamp};
 use crate::stores::Holding;
 use crate::wiki::{Entry, Reading, Skipped};
 
@@ -13,6 +13,34 @@ struct Side {
     at: usize,
     name: StoreName,
     holdings: HashMap<String, String>,
+}
+
+/// Enqueues exactly the drift that [`verify`] found, and voids the receipts that it proved wrong; the next drain heals
+/// it. Returns how many pages that are.
+///
+/// An orphan whose name is no page's path is left alone: no job can name it.
+///
+/// # Errors
+/// When the outbox or the state cannot be written.
+pub fn repair(parts: &mut Parts, report: &VerifyReport, now: Timestamp) -> Result<u64, Failure> {
+    let mut found = Vec::new();
+    let mut paths = BTreeSet::new();
+    for drift in &report.drift {
+        if let (Ok(store), Ok(path)) = (drift.store.parse(), PagePath::parse(&drift.path)) {
+            paths.insert(path.clone());
+            found.push((store, path));
+        }
+    }
+    if found.is_empty() {
+        return Ok(0);
+    }
+    parts.receipts.distrust(&found)?;
+    let jobs: Vec<_> = paths
+        .into_iter()
+        .map(|path| Job::for_page(path, None))
+        .collect();
+    parts.outbox.enqueue(&jobs, now)?;
+    Ok(jobs.len() as u64)
 }
 
 /// Compares every store with the pages; changes nothing.
@@ -111,7 +139,7 @@ pub fn verify(parts: &mut Parts, progress: &mut dyn Progress) -> Result<VerifyRe
             if owed.contains(&path) {
                 continue;
             }
-            if let Ok(page) = crate::model::PagePath::parse(&path)
+            if let Ok(page) = PagePath::parse(&path)
                 && stores[side.at].is_witnessed()
                 && stores[side.at].exempt(&page)?.is_some()
             {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
 use crate::model::{Failure, FailureKind};
@@ -32,6 +33,9 @@ pub fn open_db(path: &Path) -> Result<Connection, Failure> {
     let failed = |e: rusqlite::Error| db_failure(&doing, &e);
     let mut db = Connection::open(path).map_err(failed)?;
     db.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+    // Else SQLite plans a statement anew at most bindings of its parameters, which costs more than running it.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
+        .map_err(failed)?;
     let version: i32 = db
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .map_err(failed)?;

@@ -67,6 +67,10 @@ pub enum Entry {
     Gone(PagePath),
 }
 
+/// Makes a receipt say that the store may hold anything of the page.
+const VOID: &str = "INSERT INTO receipts (path, store) VALUES (?1, ?2)
+     ON CONFLICT (path, store) DO UPDATE SET sha = NULL";
+
 /// The receipts, what was seen of each file, labels and epochs.
 #[derive(Debug)]
 pub struct Receipts {
@@ -243,6 +247,20 @@ impl Receipts {
         })
     }
 
+    /// Voids receipts that were found not to be true, so that the next drain applies the pages again.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn distrust(&mut self, found: &[(StoreName, PagePath)]) -> Result<(), Failure> {
+        with_write(&mut self.db, "cannot void receipts", |tx| {
+            let mut void = tx.prepare_cached(VOID)?;
+            for (store, path) in found {
+                void.execute(params![path.as_str(), store.as_str()])?;
+            }
+            Ok(())
+        })
+    }
+
     /// Durably voids the receipts of a batch for each store before any of them is touched, and notes the epoch that
     /// each store will have afterwards. Returns those epochs, in the order of `batches`.
     ///
@@ -250,10 +268,7 @@ impl Receipts {
     /// As [`db_failure`] sorts them.
     pub fn begin(&mut self, batches: &[(StoreName, Vec<PagePath>)]) -> Result<Vec<i64>, Failure> {
         with_write(&mut self.db, "cannot void receipts", |tx| {
-            let mut void = tx.prepare_cached(
-                "INSERT INTO receipts (path, store) VALUES (?1, ?2)
-                 ON CONFLICT (path, store) DO UPDATE SET sha = NULL",
-            )?;
+            let mut void = tx.prepare_cached(VOID)?;
             // Past both numbers, so that no two batches ever leave the same epoch.
             let mut raise = tx.prepare_cached(
                 "UPDATE store_epochs SET pending = MAX(epoch, pending) + 1 WHERE store = ?1 RETURNING pending",

@@ -3,6 +3,7 @@
 
 mod bad_pages;
 mod corpus;
+mod damage;
 mod git_surroundings;
 mod journey;
 mod kills;

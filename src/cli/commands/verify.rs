@@ -6,18 +6,26 @@ use crate::cli::exit::Exit;
 use crate::cli::out::{Out, Style, clean, count};
 use crate::cli::progress::Bar;
 use crate::engine::report::{DriftKind, VerifyReport};
-use crate::engine::verify::verify;
+use crate::engine::verify::{repair, verify};
+use crate::model::Timestamp;
 
-/// Compare every store with the pages and name each difference; changes nothing
+/// Compare every store with the pages and name each difference
 #[derive(Debug, clap::Args)]
-pub(crate) struct VerifyArgs {}
+pub(crate) struct VerifyArgs {
+    /// Enqueue exactly the pages that differ; the next drain heals them
+    #[arg(long)]
+    repair: bool,
+}
 
-pub(super) fn run(_args: &VerifyArgs, cx: &mut Context) -> Result<Exit, CommandError> {
+pub(super) fn run(args: &VerifyArgs, cx: &mut Context) -> Result<Exit, CommandError> {
     let ws = cx.workspace()?;
     let mut parts = ws.parts()?;
     let mut bar = Bar::new(&cx.out);
-    let report = verify(&mut parts, &mut bar)?;
+    let mut report = verify(&mut parts, &mut bar)?;
     drop(bar);
+    if args.repair {
+        report.repaired = repair(&mut parts, &report, Timestamp::now())?;
+    }
     let stores: Vec<_> = parts
         .stores
         .iter()
@@ -45,7 +53,7 @@ fn print(out: &mut Out, report: &VerifyReport, stores: &[&str]) {
     }
     if !report.drift.is_empty() {
         out.trouble(format_args!(
-            "drift: {}; `wiki-sync drain` brings changed pages to their stores",
+            "drift: {}; `wiki-sync drain` brings changed pages to their stores, `wiki-sync verify --repair` what was damaged",
             count(report.drift.len() as u64, "difference")
         ));
         out.bounded(&report.drift, |drift| {
@@ -56,6 +64,12 @@ fn print(out: &mut Out, report: &VerifyReport, stores: &[&str]) {
             };
             format!("  {:8} {kind:8} {}", drift.store, clean(&drift.path))
         });
+    }
+    if report.repaired > 0 {
+        out.trouble(format_args!(
+            "enqueued {}; `wiki-sync drain` heals them",
+            count(report.repaired, "page")
+        ));
     }
     if !report.unread.is_empty() {
         out.trouble("stores that could not be read:");

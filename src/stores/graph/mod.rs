@@ -25,7 +25,6 @@ mod tests;
 
 use std::collections::{BTreeSet, HashSet};
 
-use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension as _, Transaction};
 
 pub(crate) use self::find::{find_pages, placeholder_key};
@@ -56,9 +55,6 @@ impl GraphStore {
     #[must_use]
     pub fn open(db: Connection, pages_dir: &str) -> Self {
         db.set_prepared_statement_cache_capacity(STATEMENTS);
-        // Else SQLite plans a statement anew at most bindings of its parameters, which costs more than running
-        // it. Without it all is only slower.
-        let _ = db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true);
         Self {
             db,
             root: Root::new(pages_dir),
