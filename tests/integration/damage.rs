@@ -15,7 +15,7 @@ fn damage_to_the_graph_is_named_exactly_and_healed() {
     let cases: &[(&str, &[(&str, &str)])] = &[
         (
             "DELETE FROM graph_pages WHERE path = 'wiki-output/b.md'",
-            &[("wiki-output/b.md", "missing")],
+            &[("wiki-output/b.md", "stale")],
         ),
         (
             "UPDATE graph_pages SET title = 'Wrong' WHERE path = 'wiki-output/b.md'",

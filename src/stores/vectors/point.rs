@@ -19,6 +19,12 @@ const NO_COMMIT: &str = "0000000000000000000000000000000000000000";
 /// The `lang` of a page that names none.
 const LANG: &str = "md";
 
+/// The longest label, in bytes. A longer one is no label: each point of the page repeats it, twice.
+const MAX_LABEL: usize = 1000;
+
+/// How many tags of a page its points carry. Each point repeats them.
+const MAX_TAGS: usize = 100;
+
 /// The payload fields that deletes and look-ups filter on; each gets a keyword index.
 pub(super) const INDEXED: [&str; 3] = ["path", "repo", "wiki"];
 
@@ -57,7 +63,7 @@ impl Key {
                 .as_deref()
                 .into_iter()
                 .chain([second])
-                .find(|text| !text.is_empty())
+                .find(|text| !text.is_empty() && text.len() <= MAX_LABEL)
                 .unwrap_or(last)
                 .to_owned()
         };
@@ -95,6 +101,7 @@ pub(super) fn points_of(page: &Page, owner: &Owner<'_>) -> Vec<Point> {
     let document = page.document();
     let key = Key::of(page, owner.repo_name);
     let point_key = key.text();
+    let tags = &document.tags[..document.tags.len().min(MAX_TAGS)];
     let page_sha = page.sha.to_string();
     let count = document.sections.len().max(1);
     let point = |section: usize, trail: &[String], text: &str| {
@@ -115,7 +122,7 @@ pub(super) fn points_of(page: &Page, owner: &Owner<'_>) -> Vec<Point> {
             "section_sha": ContentSha::of(passage.as_bytes()).to_string(),
             "fingerprint": owner.fingerprint,
             "text": text,
-            "tags": document.tags,
+            "tags": tags,
         });
         Point {
             id: point_id(&point_key, section, owner.wiki, page.path.as_str()),

@@ -25,7 +25,10 @@ use qdrant_edge::{
 use uuid::Uuid;
 
 use self::convert::{edge_point, keyword, pages, point_of};
-use self::shard::{config, folder_id, has_shard, one_line, opening, prune_wal, said};
+use self::shard::{
+    RESERVE, config, folder_id, folder_size, has_shard, needs_space, one_line, opening, prune_wal,
+    said,
+};
 use super::engine::Engine;
 use super::point::{BM25, INDEXED, META, Point};
 use super::turn::{Taken, Turn};
@@ -211,6 +214,10 @@ impl Edge {
     /// Moves the points into segments with their index on disk, as far as that is worth it; returns whether
     /// anything was done. Durable on return.
     pub(super) fn optimize(&mut self) -> Result<bool, Failure> {
+        // At worst all is written once more.
+        if needs_space(&self.dir, RESERVE + folder_size(&self.dir)).is_err() {
+            return Ok(false);
+        }
         let done = self.call("optimise", EdgeShard::optimize)?;
         if done {
             self.create_indexes()?;
@@ -239,6 +246,7 @@ impl Engine for Edge {
         if !there && !create {
             return Ok(false);
         }
+        needs_space(self.state.path(), RESERVE)?;
         let shard = if there {
             prune_wal(&self.dir);
             opening(&self.dir, |dir| EdgeShard::load(dir, Some(config())))?
@@ -296,6 +304,7 @@ impl Engine for Edge {
     fn upsert(&mut self, points: Vec<Point>) -> Result<(), Failure> {
         let mut points = points.into_iter().peekable();
         while points.peek().is_some() {
+            needs_space(&self.dir, RESERVE)?;
             let batch: Vec<_> = points.by_ref().take(UPSERT).map(edge_point).collect();
             self.wrote(batch.len());
             self.update(
@@ -309,6 +318,7 @@ impl Engine for Edge {
     }
 
     fn delete_except(&mut self, wiki: &str, paths: &[&str], keep: &[Uuid]) -> Result<(), Failure> {
+        needs_space(&self.dir, RESERVE)?;
         let filter = pages(wiki, paths, Some(keep));
         self.wrote(paths.len());
         self.update(

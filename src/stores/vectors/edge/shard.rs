@@ -70,6 +70,34 @@ pub(super) fn folder_id(dir: &Path) -> Option<u64> {
     }
 }
 
+/// Returns how many bytes the folder's files take up, as far as it can be read.
+pub(super) fn folder_size(dir: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(dir) else {
+        return 0;
+    };
+    entries
+        .filter_map(Result::ok)
+        .map(|entry| match entry.metadata() {
+            Ok(meta) if meta.is_dir() => folder_size(&entry.path()),
+            Ok(meta) => occupied(&meta),
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+/// Most of Edge's files are longer than what is written of them.
+fn occupied(meta: &fs::Metadata) -> u64 {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        meta.blocks() * 512
+    }
+    #[cfg(not(unix))]
+    {
+        meta.len()
+    }
+}
+
 /// Takes off the closed files of the WAL, all but the last: Edge never does, and never reads them again.
 ///
 /// The last one stays, since its name carries the number of the next operation, without which Edge would
@@ -92,6 +120,33 @@ pub(super) fn prune_wal(dir: &Path) {
         if fs::remove_file(path).is_err() {
             return; // It only takes up space, and the order must be kept.
         }
+    }
+}
+
+/// How much space must be free before anything is written: a file of the WAL, twice what an operation of
+/// 500 large points takes elsewhere, and as much again.
+pub(super) const RESERVE: u64 = 32 << 20;
+
+/// Refuses to go on where less than `needed` bytes are free.
+///
+/// Edge writes through memory maps, where a full disk is no error but a signal that ends the process.
+///
+/// # Errors
+/// `Down` when there is too little space.
+pub(super) fn needs_space(dir: &Path, needed: u64) -> Result<(), Failure> {
+    match fs4::available_space(dir) {
+        Ok(free) if free < needed => Err(Failure::new(
+            FailureKind::Down,
+            format!(
+                "{} MiB are free for the vectors in {}, which need {} to be written safely",
+                free >> 20,
+                dir.display(),
+                needed >> 20
+            ),
+        )
+        .hint("free some space")),
+        // Where the system does not tell, the first write will.
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 
@@ -145,6 +200,15 @@ pub(super) fn said(panic: &(dyn std::any::Any + Send)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn too_little_space_is_down_before_anything_is_written() {
+        let root = tempfile::TempDir::new().expect("a folder");
+        needs_space(root.path(), 1).expect("one byte is free");
+        let failure = needs_space(root.path(), u64::MAX).expect_err("down");
+        assert_eq!(failure.kind, FailureKind::Down);
+        needs_space(Path::new("/nowhere/at/all"), u64::MAX).expect("unknown is not too little");
+    }
 
     #[test]
     fn only_the_last_closed_file_of_the_wal_is_kept() {

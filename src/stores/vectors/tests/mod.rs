@@ -200,9 +200,11 @@ fn labels_come_from_front_matter_then_from_the_job_then_from_the_defaults() {
     let root = TempDir::new().expect("a folder");
     let store = store(&root);
     let none = "0".repeat(40);
+    let endless = format!("---\nrepo: {}\n---\nx", "r".repeat(1001));
     for (text, labels, expected) in [
         ("x", ["", ""], format!("demo@{none}::md::w/a.b")),
         ("x", ["r", "c"], "r@c::md::w/a.b".into()),
+        (endless.as_str(), ["r", "c"], "r@c::md::w/a.b".into()),
         ("x", ["r", ""], format!("r@{none}::md::w/a.b")),
         (
             "---\nrepo: R\ncommit: C\nlang: rust\nsymbol: m::f\n---\nx",
