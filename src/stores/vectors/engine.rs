@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::point::Point;
+use super::point::{Meta, Point};
 use crate::embed::Sparse;
 use crate::model::Failure;
 
@@ -18,6 +18,17 @@ pub(super) trait Engine: Send {
     /// `Busy` when another process has it and does not let go in time, `Refused` when it is damaged,
     /// `Down` otherwise. The same for all methods below.
     fn ready(&mut self, create: bool) -> Result<bool, Failure>;
+
+    /// Returns a wiki's meta as it was last noted, where the engine can tell without being opened and be sure that
+    /// nothing was put in its place since; `None` where it cannot, and the meta point must be read.
+    fn glance(&mut self, _wiki: &str) -> Option<Meta> {
+        None
+    }
+
+    /// Notes a wiki's meta, which was flushed before, for [`Engine::glance`].
+    fn note(&mut self, _meta: &Meta) -> Result<(), Failure> {
+        Ok(())
+    }
 
     /// Returns the points of these ids, as far as they are there.
     fn retrieve(&mut self, ids: &[Uuid]) -> Result<Vec<Point>, Failure>;

@@ -181,6 +181,7 @@ impl VectorStore {
     fn meta_or_new(&mut self) -> Result<Meta, Failure> {
         self.engine.ready(true)?;
         if let Some(meta) = self.meta()? {
+            self.engine.note(&meta)?;
             return Ok(meta);
         }
         let meta = Meta {
@@ -190,6 +191,7 @@ impl VectorStore {
         };
         self.engine.upsert(vec![meta.to_point(&self.fingerprint)])?;
         self.engine.flush()?;
+        self.engine.note(&meta)?;
         Ok(meta)
     }
 
@@ -250,8 +252,15 @@ impl Store for VectorStore {
     }
 
     fn identity(&mut self) -> Result<Identity, Failure> {
-        let Meta { id, epoch, .. } = self.meta_or_new()?;
-        Ok(Identity { id, epoch })
+        // A drain that has nothing to do shall not open the engine to learn that it is still there.
+        let meta = match self.engine.glance(&self.settings.wiki_id) {
+            Some(meta) => meta,
+            None => self.meta_or_new()?,
+        };
+        Ok(Identity {
+            id: meta.id,
+            epoch: meta.epoch,
+        })
     }
 
     fn apply(&mut self, changes: &[Change], epoch: i64) -> Result<Vec<Outcome>, Failure> {
@@ -292,6 +301,7 @@ impl Store for VectorStore {
             )
             .hint("move .wiki-sync/vectors away: the next drain rebuilds it from the files"));
         }
+        self.engine.note(&meta)?;
         self.engine.tidy()?;
         let outcome = |changed| {
             Ok(Applied {

@@ -9,6 +9,7 @@
 //!   after each optimisation, which costs nothing where they are.
 
 mod convert;
+mod note;
 mod shard;
 
 use std::fs;
@@ -30,7 +31,7 @@ use self::shard::{
     said,
 };
 use super::engine::Engine;
-use super::point::{BM25, INDEXED, META, Point};
+use super::point::{BM25, INDEXED, META, Meta, Point};
 use super::turn::{Taken, Turn};
 use crate::embed::Sparse;
 use crate::model::{Failure, FailureKind};
@@ -268,6 +269,14 @@ impl Engine for Edge {
             self.flush()?;
         }
         Ok(true)
+    }
+
+    fn glance(&mut self, wiki: &str) -> Option<Meta> {
+        note::read(&self.dir, wiki)
+    }
+
+    fn note(&mut self, meta: &Meta) -> Result<(), Failure> {
+        note::write(&self.dir, meta)
     }
 
     fn retrieve(&mut self, ids: &[Uuid]) -> Result<Vec<Point>, Failure> {
