@@ -1,7 +1,7 @@
 //! The drain: claim, read, apply, settle, until nothing is due.
 //!
 //! One-shot: it gives a store that is away the schedule once, then leaves its jobs held. All waiting is done here,
-//! in [`drain`]; [`super::batch`] never sleeps.
+//! in [`drain`]; a batch never sleeps.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ impl Default for DrainOptions {
             max_jobs: None,
             timeout: Duration::ZERO,
             allow_mass_delete: false,
-            lock_wait: Duration::from_secs(60),
+            lock_wait: Duration::from_mins(1),
         }
     }
 }
@@ -50,11 +50,13 @@ impl Default for DrainOptions {
 const BATCH: usize = 1_000;
 /// How long a claimed job stays hidden from others. Longer than the slowest batch, else two workers visit the
 /// same page: wasteful, harmless. The checkout's lock is the true fence.
-const LEASE: Duration = Duration::from_secs(300);
+const LEASE: Duration = Duration::from_mins(5);
 /// Workers that died with a job in their hands before it is suspected of having killed them.
 const SUSPECT: u32 = 2;
 /// How often to look for new jobs while waiting for some.
 const POLL: Duration = Duration::from_millis(100);
+/// The least wait for a job that is due and cannot be had, its page being in other hands.
+const LEAST_WAIT: Duration = Duration::from_millis(20);
 /// Jobs handed to the outbox at a time while scanning.
 const ENQUEUE: usize = 2_000;
 
@@ -84,11 +86,19 @@ pub(super) struct Run<'a> {
     pub(super) fingerprint: String,
     /// What the last look at all pages said; `None` before the first.
     pub(super) findings: Option<Findings>,
-    /// Pages that the witnessed stores held when they were asked; `Some(None)` when no store could say.
-    pub(super) head: Option<Option<HashSet<PagePath>>>,
+    /// What the witnessed stores held when they were asked; `None` before that.
+    pub(super) head: Option<Head>,
     /// How often a page moved on while it was applied.
     pub(super) rounds: HashMap<PagePath, u32>,
     claimed: u64,
+}
+
+/// What the witnessed stores hold.
+#[derive(Debug, Default)]
+pub(super) struct Head {
+    /// Whether any store could say.
+    pub(super) is_known: bool,
+    pub(super) pages: HashSet<PagePath>,
 }
 
 impl<'a> Run<'a> {
@@ -141,11 +151,11 @@ impl<'a> Run<'a> {
                 .min();
             match due {
                 Some(due) if self.options.wait => {
-                    std::thread::sleep(now.until(due).clamp(Duration::from_millis(1), POLL));
+                    std::thread::sleep(now.until(due).clamp(LEAST_WAIT, POLL));
                     self.probe(parts)?;
                 }
                 Some(_) | None if idle_since.elapsed() < self.options.timeout => {
-                    std::thread::sleep(POLL)
+                    std::thread::sleep(POLL);
                 }
                 Some(_) | None => return Ok(()),
             }

@@ -6,11 +6,13 @@
 //! | [`drain`] | claims, applies, settles, until nothing is due |
 //! | [`verify`] | reads the real stores and names every difference |
 
+mod apply;
 mod batch;
 pub mod drain;
 mod gate;
 pub mod report;
 pub mod scan;
+mod verdict;
 pub mod verify;
 
 use crate::model::RetryPolicy;

@@ -99,9 +99,9 @@ impl Scan<'_> {
                         break;
                     };
                     let remembered = known.take(&path)?;
-                    let head = sides.iter_mut().filter_map(|side| side.take(&path)).next();
+                    let head = sides.iter_mut().find_map(|side| side.take(&path));
                     let letter = letters.remove(path.as_str());
-                    let held = remembered
+                    let given = remembered
                         .as_ref()
                         .is_some_and(|known| !known.receipts.is_empty());
                     let Ok(path) = PagePath::parse(&path) else {
@@ -113,10 +113,10 @@ impl Scan<'_> {
                         Some(_) | None => None,
                     };
                     let judged = sides.iter().any(|side| side.holds.is_some());
-                    if head.is_some() || (held && !judged) {
+                    if head.is_some() || (given && !judged) {
                         gone += 1;
                     }
-                    if head.is_some() || held || letter.is_some() {
+                    if head.is_some() || given || letter.is_some() {
                         found(Job::for_page(path, None))?;
                     }
                 }
@@ -273,12 +273,12 @@ impl Side {
             return Ok(true);
         }
         if self.holds.is_some() {
-            let held = match (&receipt.mark, head) {
+            let agrees = match (&receipt.mark, head) {
                 (Some(mark), Some(head)) => mark == head,
                 (None, None) => store.exempt(present.path)?.is_some(),
                 (Some(_), None) | (None, Some(_)) => false,
             };
-            if !held {
+            if !agrees {
                 return Ok(true);
             }
         }

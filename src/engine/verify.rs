@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::report::{Drift, DriftKind, VerifyReport, trouble};
 use super::{Parts, Progress};
 use crate::model::{Failure, Job, Page, PagePath, StoreName, Timestamp};
-use crate::stores::Holding;
+use crate::stores::{Holding, Store};
 use crate::wiki::{Entry, Reading, Skipped};
 
 /// What one store holds, as read from it.
@@ -13,6 +13,149 @@ struct Side {
     at: usize,
     name: StoreName,
     holdings: HashMap<String, String>,
+}
+
+/// What is known to be on its way, and so is no drift.
+struct Excused {
+    /// Pages that a job waits for.
+    owed: HashSet<String>,
+    /// Dead letters' pages, with the content that died.
+    dead: HashMap<String, String>,
+}
+
+/// Compares every store with the pages; changes nothing.
+///
+/// For each page the store's own digest of what it holds is compared with the digest of what it must hold. What a
+/// job still waits for, and what a dead letter is about, is no drift: it is counted on its own.
+///
+/// # Errors
+/// When the pages or the outbox cannot be read. A store that cannot be read is in the report.
+pub fn verify(parts: &mut Parts, progress: &mut dyn Progress) -> Result<VerifyReport, Failure> {
+    let mut report = VerifyReport::default();
+    // The queue first: what is enqueued after this look shows as drift, never the other way round.
+    let pending = parts.outbox.pending(usize::MAX)?;
+    let letters = parts.outbox.dead()?;
+    report.dead = letters.len() as u64;
+    let excused = Excused {
+        owed: pending
+            .into_iter()
+            .map(|job| job.path.to_string())
+            .collect(),
+        dead: letters
+            .into_iter()
+            .filter_map(|letter| Some((letter.path?.to_string(), letter.death.version)))
+            .collect(),
+    };
+    report.waiting = excused.owed.len() as u64;
+    let mut sides = read_stores(parts, &mut report);
+    let Parts {
+        wiki,
+        receipts,
+        stores,
+        ..
+    } = parts;
+    wiki.walk(&mut |entry| {
+        let path = match entry {
+            Entry::Skipped(skipped) => {
+                report.skipped.push(skipped);
+                return Ok(());
+            }
+            Entry::Page { path, .. } => path,
+        };
+        let (page, version) = match wiki.read(&path) {
+            Reading::Page { text, sha, .. } => {
+                let labels = receipts.labels(&path)?;
+                (Some(Page::new(path.clone(), text, labels)), sha.to_string())
+            }
+            // Gone since the walk: the next verify will tell.
+            Reading::Absent => return Ok(()),
+            Reading::Bad { failure, version } => {
+                report.skipped.push(Skipped {
+                    path: path.to_string(),
+                    reason: failure.reason,
+                });
+                (None, version)
+            }
+        };
+        report.pages += 1;
+        progress.at("verifying", report.pages, report.pages);
+        let is_excused = excused.owed.contains(path.as_str())
+            || excused.dead.get(path.as_str()) == Some(&version);
+        for side in &mut sides {
+            let held = side.holdings.remove(path.as_str());
+            let Some(page) = &page else { continue };
+            let store = stores[side.at].as_mut();
+            if let Some(kind) = difference(held, store.expected(page)?)
+                && !is_excused
+            {
+                report.drift.push(side.drift(path.as_str(), kind));
+            }
+        }
+        Ok(())
+    })?;
+    for side in &mut sides {
+        for path in std::mem::take(&mut side.holdings).into_keys() {
+            if !excused.owed.contains(&path) && !is_exempt(stores[side.at].as_mut(), &path)? {
+                report.drift.push(side.drift(&path, DriftKind::Orphan));
+            }
+        }
+    }
+    report.drift.sort();
+    report.skipped.sort();
+    report.in_sync = report.drift.is_empty()
+        && report.waiting == 0
+        && report.dead == 0
+        && report.unread.is_empty();
+    Ok(report)
+}
+
+impl Side {
+    fn drift(&self, path: &str, kind: DriftKind) -> Drift {
+        Drift {
+            path: path.into(),
+            store: self.name.as_str(),
+            kind,
+        }
+    }
+}
+
+/// Reads every store's inventory; a store that cannot be read is noted in the report.
+fn read_stores(parts: &mut Parts, report: &mut VerifyReport) -> Vec<Side> {
+    let mut sides = Vec::new();
+    for (at, store) in parts.stores.iter_mut().enumerate() {
+        match store.inventory() {
+            Ok(holdings) => sides.push(Side {
+                at,
+                name: store.name(),
+                holdings: holdings
+                    .into_iter()
+                    .map(|Holding { path, digest }| (path, digest))
+                    .collect(),
+            }),
+            Err(failure) => report
+                .unread
+                .push(trouble(Some(store.name()), None, &failure)),
+        }
+    }
+    sides
+}
+
+/// Compares what a store holds of a page with what it must hold.
+fn difference(held: Option<String>, expected: Option<String>) -> Option<DriftKind> {
+    match (held, expected) {
+        (None, None) => None,
+        (Some(held), Some(expected)) => (held != expected).then_some(DriftKind::Stale),
+        (None, Some(_)) => Some(DriftKind::Missing),
+        (Some(_), None) => Some(DriftKind::Orphan),
+    }
+}
+
+/// Whether a witnessed store rightly holds what is not on disk (git: outside a sparse checkout).
+fn is_exempt(store: &mut dyn Store, path: &str) -> Result<bool, Failure> {
+    match PagePath::parse(path) {
+        Ok(path) if store.is_witnessed() => Ok(store.exempt(&path)?.is_some()),
+        Ok(_) | Err(_) => Ok(false),
+    }
 }
 
 /// Enqueues exactly the drift that [`verify`] found, and voids the receipts that it proved wrong; the next drain heals
@@ -41,122 +184,4 @@ pub fn repair(parts: &mut Parts, report: &VerifyReport, now: Timestamp) -> Resul
         .collect();
     parts.outbox.enqueue(&jobs, now)?;
     Ok(jobs.len() as u64)
-}
-
-/// Compares every store with the pages; changes nothing.
-///
-/// For each page the store's own digest of what it holds is compared with the digest of what it must hold. What a
-/// job still waits for, and what a dead letter is about, is no drift: it is counted on its own.
-///
-/// # Errors
-/// When the pages or the outbox cannot be read. A store that cannot be read is in the report.
-pub fn verify(parts: &mut Parts, progress: &mut dyn Progress) -> Result<VerifyReport, Failure> {
-    let mut report = VerifyReport::default();
-    // The queue first: what is enqueued after this look shows as drift, never the other way round.
-    let mut owed: HashSet<String> = HashSet::new();
-    for job in parts.outbox.pending(usize::MAX)? {
-        owed.insert(job.path.to_string());
-    }
-    report.waiting = owed.len() as u64;
-    let letters = parts.outbox.dead()?;
-    report.dead = letters.len() as u64;
-    let dead: HashMap<String, String> = letters
-        .into_iter()
-        .filter_map(|letter| Some((letter.path?.to_string(), letter.death.version)))
-        .collect();
-    let mut sides = Vec::new();
-    for (at, store) in parts.stores.iter_mut().enumerate() {
-        match store.inventory() {
-            Ok(holdings) => sides.push(Side {
-                at,
-                name: store.name(),
-                holdings: holdings
-                    .into_iter()
-                    .map(|Holding { path, digest }| (path, digest))
-                    .collect(),
-            }),
-            Err(failure) => report
-                .unread
-                .push(trouble(Some(store.name()), None, &failure)),
-        }
-    }
-    let Parts {
-        wiki,
-        receipts,
-        stores,
-        ..
-    } = parts;
-    wiki.walk(&mut |entry| {
-        let path = match entry {
-            Entry::Skipped(skipped) => {
-                report.skipped.push(skipped);
-                return Ok(());
-            }
-            Entry::Page { path, .. } => path,
-        };
-        let (text, version) = match wiki.read(&path) {
-            Reading::Page { text, sha, .. } => (Some(text), sha.to_string()),
-            // Gone since the walk: the next verify will tell.
-            Reading::Absent => return Ok(()),
-            Reading::Bad { failure, version } => {
-                report.skipped.push(Skipped {
-                    path: path.to_string(),
-                    reason: failure.reason,
-                });
-                (None, version)
-            }
-        };
-        report.pages += 1;
-        progress.at("verifying", report.pages, report.pages);
-        let excused = owed.contains(path.as_str()) || dead.get(path.as_str()) == Some(&version);
-        let page = match text {
-            Some(text) => Some(Page::new(path.clone(), text, receipts.labels(&path)?)),
-            None => None,
-        };
-        for side in &mut sides {
-            let held = side.holdings.remove(path.as_str());
-            let Some(page) = &page else { continue };
-            let expected = stores[side.at].expected(page)?;
-            let kind = match (held, expected) {
-                (Some(held), Some(expected)) if held == expected => continue,
-                (None, None) => continue,
-                (Some(_), Some(_)) => DriftKind::Stale,
-                (None, Some(_)) => DriftKind::Missing,
-                (Some(_), None) => DriftKind::Orphan,
-            };
-            if !excused {
-                report.drift.push(Drift {
-                    path: path.to_string(),
-                    store: side.name.as_str(),
-                    kind,
-                });
-            }
-        }
-        Ok(())
-    })?;
-    for side in sides {
-        for (path, _) in side.holdings {
-            if owed.contains(&path) {
-                continue;
-            }
-            if let Ok(page) = PagePath::parse(&path)
-                && stores[side.at].is_witnessed()
-                && stores[side.at].exempt(&page)?.is_some()
-            {
-                continue;
-            }
-            report.drift.push(Drift {
-                path,
-                store: side.name.as_str(),
-                kind: DriftKind::Orphan,
-            });
-        }
-    }
-    report.drift.sort();
-    report.skipped.sort();
-    report.in_sync = report.drift.is_empty()
-        && report.waiting == 0
-        && report.dead == 0
-        && report.unread.is_empty();
-    Ok(report)
 }

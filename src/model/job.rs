@@ -93,6 +93,9 @@ impl Job {
     }
 
     /// Returns the job as one line of JSON, the five fields in the contract's order.
+    ///
+    /// # Panics
+    /// Never: five plain fields always serialise.
     #[must_use]
     pub fn to_line(&self) -> String {
         serde_json::to_string(&Line {

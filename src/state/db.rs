@@ -18,6 +18,10 @@ const MIGRATIONS: &[&str] = &[concat!(
     include_str!("schema/001_graph.sql"),
 )];
 
+/// The version that all of them together make.
+#[allow(clippy::cast_possible_truncation)] // A handful.
+const LATEST: u32 = MIGRATIONS.len() as u32;
+
 /// How long a statement waits for another process's write lock. Longer than any transaction of ours.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -36,15 +40,14 @@ pub fn open_db(path: &Path) -> Result<Connection, Failure> {
     // Else SQLite plans a statement anew at most bindings of its parameters, which costs more than running it.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
         .map_err(failed)?;
-    let version: i32 = db
+    let version: u32 = db
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .map_err(failed)?;
-    let latest = i32::try_from(MIGRATIONS.len()).expect("few migrations");
-    if version > latest {
+    if version > LATEST {
         return Err(Failure::new(
             FailureKind::Refused,
             format!(
-                "{} was written by a newer wiki-sync (schema {version}; this one knows {latest})",
+                "{} was written by a newer wiki-sync (schema {version}; this one knows {LATEST})",
                 path.display()
             ),
         )
@@ -57,7 +60,7 @@ pub fn open_db(path: &Path) -> Result<Connection, Failure> {
          PRAGMA journal_size_limit = 67108864;",
     )
     .map_err(failed)?;
-    if version < latest {
+    if version < LATEST {
         db.pragma_update(None, "journal_mode", "WAL")
             .map_err(failed)?;
         migrate(&mut db).map_err(failed)?;

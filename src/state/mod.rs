@@ -11,6 +11,7 @@
 
 mod db;
 mod lock;
+mod marks;
 mod receipts;
 
 use std::fs;

@@ -9,7 +9,7 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::db::{db_failure, open_db, with_write};
-use crate::model::{ContentSha, Failure, Identity, Labels, PagePath, StoreName};
+use crate::model::{ContentSha, Failure, Identity, PagePath, StoreName};
 use crate::wiki::FileStat;
 
 /// What was seen of a file when it was last read.
@@ -74,7 +74,7 @@ const VOID: &str = "INSERT INTO receipts (path, store) VALUES (?1, ?2)
 /// The receipts, what was seen of each file, labels and epochs.
 #[derive(Debug)]
 pub struct Receipts {
-    db: Connection,
+    pub(super) db: Connection,
 }
 
 impl Receipts {
@@ -335,157 +335,6 @@ impl Receipts {
                 }
             }
             Ok(())
-        })
-    }
-
-    /// Returns the labels of the last job that carried any for this page.
-    ///
-    /// # Errors
-    /// As [`db_failure`] sorts them.
-    pub fn labels(&self, path: &PagePath) -> Result<Labels, Failure> {
-        let read = || {
-            self.db
-                .prepare_cached("SELECT repo, commit_sha FROM labels WHERE path = ?1")?
-                .query_row([path.as_str()], |row| {
-                    Ok(Labels {
-                        repo: row.get(0)?,
-                        commit_sha: row.get(1)?,
-                    })
-                })
-                .optional()
-        };
-        Ok(read()
-            .map_err(|e| db_failure("cannot read labels", &e))?
-            .unwrap_or_default())
-    }
-
-    /// Notes the labels that jobs carried. Where they differ from those noted before, the page's receipt of the
-    /// vector store is voided in the same step, since its points are keyed by them.
-    ///
-    /// # Errors
-    /// As [`db_failure`] sorts them.
-    pub fn note_labels(&mut self, labels: &[(PagePath, Labels)]) -> Result<(), Failure> {
-        if labels.is_empty() {
-            return Ok(());
-        }
-        with_write(&mut self.db, "cannot note labels", |tx| {
-            for (path, labels) in labels {
-                let changed = tx
-                    .prepare_cached(
-                        "INSERT INTO labels (path, repo, commit_sha) VALUES (?1, ?2, ?3)
-                         ON CONFLICT (path) DO UPDATE SET repo = excluded.repo, commit_sha = excluded.commit_sha
-                         WHERE repo <> excluded.repo OR commit_sha <> excluded.commit_sha",
-                    )?
-                    .execute(params![path.as_str(), labels.repo, labels.commit_sha])?;
-                if changed > 0 {
-                    tx.prepare_cached(
-                        "UPDATE receipts SET sha = NULL WHERE path = ?1 AND store = ?2",
-                    )?
-                    .execute(params![path.as_str(), StoreName::Vectors.as_str()])?;
-                }
-            }
-            Ok(())
-        })
-    }
-
-    /// Sets the durable mark "working on this page".
-    ///
-    /// # Errors
-    /// As [`db_failure`] sorts them.
-    pub fn mark_working(&mut self, path: &PagePath, version: &str) -> Result<(), Failure> {
-        with_write(&mut self.db, "cannot mark a page as worked on", |tx| {
-            tx.execute(
-                "INSERT INTO working (path, version, active, deaths) VALUES (?1, ?2, 1, 0)
-                 ON CONFLICT (path) DO UPDATE SET active = 1, version = excluded.version,
-                   deaths = CASE WHEN version = excluded.version THEN deaths ELSE 0 END",
-                params![path.as_str(), version],
-            )?;
-            Ok(())
-        })
-    }
-
-    /// Takes the mark off again; the deaths are forgotten, since the page was survived.
-    ///
-    /// # Errors
-    /// As [`db_failure`] sorts them.
-    pub fn unmark_working(&mut self, path: &PagePath) -> Result<(), Failure> {
-        with_write(&mut self.db, "cannot unmark a page", |tx| {
-            tx.execute("DELETE FROM working WHERE path = ?1", [path.as_str()])?;
-            Ok(())
-        })
-    }
-
-    /// Counts marks that dead workers left behind as deaths. Called by whoever has taken the checkout's lock.
-    ///
-    /// # Errors
-    /// As [`db_failure`] sorts them.
-    pub fn count_deaths(&mut self) -> Result<(), Failure> {
-        let read = |row: &Row<'_>| row.get::<_, bool>(0);
-        let any = self
-            .db
-            .query_row(
-                "SELECT EXISTS (SELECT 1 FROM working WHERE active = 1)",
-                [],
-                read,
-            )
-            .map_err(|e| db_failure("cannot read the marks", &e))?;
-        if !any {
-            return Ok(());
-        }
-        with_write(&mut self.db, "cannot count deaths", |tx| {
-            tx.execute(
-                "UPDATE working SET deaths = deaths + 1, active = 0 WHERE active = 1",
-                [],
-            )?;
-            Ok(())
-        })
-    }
-
-    /// Returns how many workers died under this page's mark with this content.
-    ///
-    /// # Errors
-    /// As [`db_failure`] sorts them.
-    pub fn deaths(&self, path: &PagePath, version: &str) -> Result<u32, Failure> {
-        self.db
-            .query_row(
-                "SELECT deaths FROM working WHERE path = ?1 AND version = ?2",
-                params![path.as_str(), version],
-                |row| row.get(0),
-            )
-            .optional()
-            .map(Option::unwrap_or_default)
-            .map_err(|e| db_failure("cannot read deaths", &e))
-    }
-
-    /// Returns a lasting value by its key, if it has been made.
-    ///
-    /// # Errors
-    /// As [`db_failure`] sorts them.
-    pub fn known_meta(&self, key: &str) -> Result<Option<String>, Failure> {
-        self.db
-            .query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| {
-                row.get(0)
-            })
-            .optional()
-            .map_err(|e| db_failure("cannot read wiki.db", &e))
-    }
-
-    /// Returns a lasting value by its key, making it with `make` at the first call.
-    ///
-    /// # Errors
-    /// As [`db_failure`] sorts them.
-    pub fn meta(&mut self, key: &str, make: impl FnOnce() -> String) -> Result<String, Failure> {
-        if let Some(value) = self.known_meta(key)? {
-            return Ok(value);
-        }
-        with_write(&mut self.db, "cannot write wiki.db", |tx| {
-            tx.execute(
-                "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
-                params![key, make()],
-            )?;
-            tx.query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| {
-                row.get(0)
-            })
         })
     }
 

@@ -1,4 +1,4 @@
-//! The stores: three today, one trait. A fourth is one file and one line in [`open_all`].
+//! The stores: three today, one trait. A fourth is one folder here and one line in `cli/open.rs`.
 
 pub mod git;
 pub mod graph;

@@ -7,6 +7,9 @@ const KILL_AT: &str = "WIKI_SYNC_TEST_KILL_AT";
 
 /// Arms the point that [`KILL_AT`] names: when it is passed, this process gets SIGKILL, so that nothing is unwound,
 /// flushed or unlocked on the way out.
+///
+/// # Panics
+/// Never: a callback is always a good action.
 pub fn arm_kill_from_env() {
     let Ok(named) = std::env::var(KILL_AT) else {
         return;

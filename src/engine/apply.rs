@@ -1,0 +1,178 @@
+//! Bringing a group to the stores, write-ahead: receipts are voided, then a store is touched, then receipts are written.
+
+use std::sync::Arc;
+
+use super::batch::{Errand, Visit, Work};
+use crate::model::{Change, Failure, PagePath, StoreName};
+use crate::state::Entry;
+use crate::stores::{Outcome, Store};
+
+/// What one store gets of a group.
+struct Share {
+    /// The store's place in the list.
+    at: usize,
+    name: StoreName,
+    /// Whose the changes are: places in the group.
+    whose: Vec<usize>,
+    changes: Vec<Change>,
+    /// The epoch that the store has afterwards.
+    epoch: i64,
+}
+
+/// The receipts of one store: its name, its epoch now, its fingerprint, what it holds.
+type Written = (StoreName, i64, String, Vec<Entry>);
+
+impl Visit<'_, '_, '_> {
+    /// Brings the group to those stores that `to` picks; each errand gets its outcomes.
+    ///
+    /// # Errors
+    /// When the state is away. What a store or a page has against it is in the outcomes.
+    pub(super) fn apply(
+        &mut self,
+        errands: &mut [Errand],
+        to: impl Fn(&dyn Store) -> bool,
+    ) -> Result<(), Failure> {
+        let mut shares = Vec::new();
+        for at in 0..self.parts.stores.len() {
+            if to(self.parts.stores[at].as_ref()) {
+                shares.extend(self.share(at, errands)?);
+            }
+        }
+        self.void(&mut shares)?;
+        fail::fail_point!("drain.voided");
+        let mut written = Vec::new();
+        for share in shares {
+            written.extend(self.bring(share, errands));
+            fail::fail_point!("drain.applied");
+        }
+        fail::fail_point!("drain.before_receipts");
+        let (files, gone) = seen(errands);
+        self.parts.receipts.write(&written, &files, &gone)?;
+        fail::fail_point!("drain.receipts");
+        Ok(())
+    }
+
+    /// Picks what a store still owes of the group; `None` when that is nothing.
+    fn share(&mut self, at: usize, errands: &mut [Errand]) -> Result<Option<Share>, Failure> {
+        let store = self.parts.stores[at].as_ref();
+        let mut share = Share {
+            at,
+            name: store.name(),
+            whose: Vec::new(),
+            changes: Vec::new(),
+            epoch: 0,
+        };
+        for (which, errand) in errands.iter_mut().enumerate() {
+            let change = match &errand.work {
+                Work::Put { page, .. } => Change::Put(Arc::clone(page)),
+                Work::Remove => Change::Remove(errand.claim.job.path.clone()),
+                Work::Over(_) | Work::Rests => continue,
+            };
+            // A witnessed store compares with what it holds, at little cost; the receipt is no judge there.
+            if !store.is_witnessed() && self.has_receipt(store, &change)? {
+                continue;
+            }
+            if let Some(why) = self.run.gates[&share.name].closed() {
+                errand.outcomes[at] = Some(Err(why.clone()));
+                continue;
+            }
+            share.whose.push(which);
+            share.changes.push(change);
+        }
+        Ok((!share.changes.is_empty()).then_some(share))
+    }
+
+    /// Whether the receipt says that the change was made.
+    fn has_receipt(&self, store: &dyn Store, change: &Change) -> Result<bool, Failure> {
+        let receipt = self.parts.receipts.get(store.name(), change.path())?;
+        Ok(match (change, receipt) {
+            (Change::Put(page), Some(receipt)) => {
+                receipt.sha == Some(page.sha) && receipt.fingerprint == store.fingerprint()
+            }
+            (Change::Put(_), None) | (Change::Remove(_), Some(_)) => false,
+            (Change::Remove(_), None) => true,
+        })
+    }
+
+    /// Voids the receipts of all shares in one step, and gives each the epoch that its store has afterwards.
+    fn void(&mut self, shares: &mut [Share]) -> Result<(), Failure> {
+        let mut judged: Vec<&mut Share> = shares
+            .iter_mut()
+            .filter(|share| !self.parts.stores[share.at].is_witnessed())
+            .collect();
+        if judged.is_empty() {
+            return Ok(());
+        }
+        let voids: Vec<(StoreName, Vec<PagePath>)> = judged
+            .iter()
+            .map(|share| {
+                let paths = share.changes.iter().map(|change| change.path().clone());
+                (share.name, paths.collect())
+            })
+            .collect();
+        let epochs = self.parts.receipts.begin(&voids)?;
+        for (share, epoch) in judged.iter_mut().zip(epochs) {
+            share.epoch = epoch;
+        }
+        Ok(())
+    }
+
+    /// Brings a share to its store and returns the receipts to be written; none when the store is away.
+    fn bring(&mut self, share: Share, errands: &mut [Errand]) -> Option<Written> {
+        let store = &mut self.parts.stores[share.at];
+        let (outcomes, answered): (Vec<Outcome>, bool) =
+            match store.apply(&share.changes, share.epoch) {
+                Ok(outcomes) => (outcomes, true),
+                Err(failure) => {
+                    self.run
+                        .shut(self.parts, share.name, failure.clone(), self.now);
+                    let same = share.changes.iter().map(|_| Err(failure.clone()));
+                    (same.collect(), false)
+                }
+            };
+        let report = self.run.report.stores.entry(share.name.as_str());
+        let report = report.or_default();
+        let mut entries = Vec::new();
+        let changes = share.whose.into_iter().zip(&share.changes);
+        for ((which, change), outcome) in changes.zip(outcomes) {
+            if let Ok(applied) = &outcome {
+                entries.push(match change {
+                    Change::Put(page) => {
+                        report.applied += u64::from(applied.changed);
+                        Entry::Holds {
+                            path: page.path.clone(),
+                            sha: page.sha,
+                            mark: applied.mark.clone(),
+                        }
+                    }
+                    Change::Remove(path) => {
+                        report.removed += u64::from(applied.changed);
+                        Entry::Gone(path.clone())
+                    }
+                });
+            }
+            errands[which].outcomes[share.at] = Some(outcome);
+        }
+        // The epoch of a store that did not answer is not known to be reached.
+        answered.then(|| {
+            let fingerprint = self.parts.stores[share.at].fingerprint();
+            (share.name, share.epoch, fingerprint, entries)
+        })
+    }
+}
+
+/// What was seen of the files, and the pages of which nothing is to be remembered.
+fn seen(errands: &[Errand]) -> (Vec<(PagePath, crate::state::FileSeen)>, Vec<PagePath>) {
+    let mut files = Vec::new();
+    let mut gone = Vec::new();
+    for errand in errands {
+        match &errand.work {
+            Work::Put { page, seen } => files.push((page.path.clone(), *seen)),
+            Work::Remove if errand.outcomes.iter().flatten().all(Result::is_ok) => {
+                gone.push(errand.claim.job.path.clone());
+            }
+            Work::Remove | Work::Over(_) | Work::Rests => {}
+        }
+    }
+    (files, gone)
+}

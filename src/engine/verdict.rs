@@ -1,0 +1,219 @@
+//! What becomes of each job of a group: settled by what the stores said of its page.
+
+use super::batch::{End, Errand, Visit, Work};
+use crate::model::{Failure, FailureKind, PagePath, StoreName, Timestamp, Verdict};
+use crate::outbox::{Claimed, Death, Settle};
+use crate::wiki::Reading;
+
+/// How soon a page that moved on while it was applied is looked at again.
+const AGAIN_MS: i64 = 300;
+/// How often a page may move on in one drain before it is held.
+const MOST_ROUNDS: u32 = 10;
+/// Bound of a dead letter's reason, in bytes.
+const MOST_REASON: usize = 4 << 10;
+
+impl Visit<'_, '_, '_> {
+    /// Settles the group's jobs, each by what became of its page.
+    ///
+    /// # Errors
+    /// When the outbox is away.
+    pub(super) fn settle(&mut self, errands: Vec<Errand>) -> Result<(), Failure> {
+        let mut settled = Vec::with_capacity(errands.len());
+        for errand in errands {
+            let settle = self.verdict(&errand);
+            settled.push((errand.claim, settle));
+        }
+        fail::fail_point!("drain.before_settle");
+        // A claim that was lost meanwhile is in somebody else's hands: his settle counts.
+        self.parts.outbox.settle(&settled, self.now)?;
+        fail::fail_point!("drain.settled");
+        Ok(())
+    }
+
+    /// Decides what becomes of a job, and counts it.
+    fn verdict(&mut self, errand: &Errand) -> Settle {
+        let claim = &errand.claim;
+        let path = &claim.job.path;
+        let version = match &errand.work {
+            Work::Over(end) => return self.count(claim, end.clone()),
+            Work::Rests => {
+                self.run.report.merged += 1;
+                // Not an ack: that would supersede the letter in which the job is swallowed.
+                return Settle::Swallow;
+            }
+            Work::Put { page, .. } => page.sha.to_string(),
+            Work::Remove => String::new(),
+        };
+        // The worst failure decides: a page that can never be applied, then one that failed, then waiting.
+        let names: Vec<_> = self.parts.stores.iter().map(|store| store.name()).collect();
+        let mut worst: Option<(StoreName, &Failure)> = None;
+        for (&name, outcome) in names.iter().zip(&errand.outcomes) {
+            if let Some(Err(failure)) = outcome
+                && worst.is_none_or(|(_, worst)| rank(failure.kind) > rank(worst.kind))
+            {
+                worst = Some((name, failure));
+            }
+        }
+        if let Some((name, failure)) = worst {
+            if failure.kind == FailureKind::Busy && self.run.gates[&name].closed().is_none() {
+                // Busy for this page alone: it changed while it was applied.
+                let round = self.go_round(claim, version, failure.clone());
+                return self.count(claim, round);
+            }
+            let failed = self.fail(claim, Some(name), version, failure);
+            return self.count(claim, failed);
+        }
+        if !self.is_still(path, &errand.work) {
+            let moved = Failure::new(
+                FailureKind::Busy,
+                format!("page {:?} changed meanwhile", path.as_str()),
+            );
+            let round = self.go_round(claim, version, moved);
+            return self.count(claim, round);
+        }
+        self.run.report.processed += 1;
+        let changed = errand
+            .outcomes
+            .iter()
+            .flatten()
+            .flatten()
+            .any(|applied| applied.changed);
+        self.run.report.unchanged += u64::from(!changed);
+        self.run.letters.remove(path);
+        Settle::Ack
+    }
+
+    /// Counts the end of a job that did not reach every store.
+    pub(super) fn count(&mut self, claim: &Claimed, end: End) -> Settle {
+        let End { settle, why } = end;
+        if let Some(why) = &why {
+            self.run.note(store_of(&settle), Some(&claim.job.path), why);
+        }
+        match &settle {
+            Settle::Dead(_) => self.run.report.dlq += 1,
+            Settle::RetryAt { attempts, .. } => {
+                self.run.report.retried += u64::from(*attempts > claim.job.retry);
+            }
+            Settle::Ack | Settle::Swallow | Settle::Hold { .. } => {}
+        }
+        settle
+    }
+
+    /// Whether the file is still what was applied.
+    fn is_still(&self, path: &PagePath, work: &Work) -> bool {
+        match work {
+            Work::Put { page, seen } => match self.parts.wiki.stat(path) {
+                Ok(Some(stat)) if seen.proves(&stat) => true,
+                Ok(Some(_)) => {
+                    matches!(self.parts.wiki.read(path), Reading::Page { sha, .. } if sha == page.sha)
+                }
+                Ok(None) | Err(_) => false,
+            },
+            Work::Remove => matches!(self.parts.wiki.stat(path), Ok(None)),
+            Work::Over(_) | Work::Rests => true,
+        }
+    }
+
+    /// Ends a job that failed as the policy says.
+    pub(super) fn fail(
+        &self,
+        claim: &Claimed,
+        store: Option<StoreName>,
+        version: String,
+        failure: &Failure,
+    ) -> End {
+        let failed = claim.job.retry;
+        let settle = match self.parts.policy.verdict(failure.kind, failed, dice()) {
+            Verdict::Hold => hold(store.unwrap_or(StoreName::Git), version, failure),
+            Verdict::Dead => Settle::Dead(self.death(store, claim, version, failure)),
+            Verdict::RetryAfter(wait) => Settle::RetryAt {
+                at: self.now.plus(wait),
+                attempts: failed + 1,
+                version,
+                reason: failure.reason.clone(),
+            },
+        };
+        End {
+            settle,
+            why: Some(failure.clone()),
+        }
+    }
+
+    /// Sends a job whose page moved on round once more; not an attempt. A page that never rests is held in the end.
+    pub(super) fn go_round(&mut self, claim: &Claimed, version: String, why: Failure) -> End {
+        let rounds = self.run.rounds.entry(claim.job.path.clone()).or_default();
+        *rounds += 1;
+        if *rounds > MOST_ROUNDS {
+            return End {
+                settle: hold(StoreName::Git, version, &why),
+                why: Some(why),
+            };
+        }
+        End {
+            settle: Settle::RetryAt {
+                at: Timestamp(self.now.0.saturating_add(AGAIN_MS)),
+                attempts: claim.job.retry,
+                version,
+                reason: why.reason,
+            },
+            why: None,
+        }
+    }
+
+    fn death(
+        &self,
+        store: Option<StoreName>,
+        claim: &Claimed,
+        version: String,
+        failure: &Failure,
+    ) -> Death {
+        let mut end = failure.reason.len().min(MOST_REASON);
+        while !failure.reason.is_char_boundary(end) {
+            end -= 1;
+        }
+        Death {
+            store,
+            reason: failure.reason[..end].into(),
+            attempts: claim.job.retry + 1,
+            version,
+            fingerprint: self.run.fingerprint.clone(),
+        }
+    }
+}
+
+/// Holds a job for a store until it is released.
+pub(super) fn hold(store: StoreName, version: String, why: &Failure) -> Settle {
+    Settle::Hold {
+        store,
+        until: None,
+        version,
+        reason: why.reason.clone(),
+    }
+}
+
+fn store_of(settle: &Settle) -> Option<StoreName> {
+    match settle {
+        Settle::Hold { store, .. } => Some(*store),
+        Settle::Dead(death) => death.store,
+        Settle::Ack | Settle::Swallow | Settle::RetryAt { .. } => None,
+    }
+}
+
+/// Which failure decides when a page has several.
+fn rank(kind: FailureKind) -> u8 {
+    match kind {
+        FailureKind::Busy => 0,
+        FailureKind::Waiting => 1,
+        FailureKind::Refused => 2,
+        FailureKind::Down => 3,
+        FailureKind::Transient => 4,
+        FailureKind::Rejected => 5,
+    }
+}
+
+/// Returns a number from 0 to 1 by chance, from the hasher's random keys.
+fn dice() -> f64 {
+    use std::hash::{BuildHasher as _, RandomState};
+    let [a, b, c, d, ..] = RandomState::new().hash_one(0).to_le_bytes();
+    f64::from(u32::from_le_bytes([a, b, c, d])) / f64::from(u32::MAX)
+}

@@ -1,0 +1,186 @@
+//! Reading one page, whole and as it is.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::{FileStat, Wiki};
+use crate::model::{ContentSha, Failure, FailureKind, PagePath};
+
+/// What reading a page gave.
+#[derive(Debug)]
+pub enum Reading {
+    /// The page's text, SHA and stat. `seen_at` is the clock before it was read, nanoseconds.
+    Page {
+        /// The text: UTF-8 without NUL.
+        text: String,
+        /// The SHA of its bytes.
+        sha: ContentSha,
+        /// Its stat, the same before and after reading.
+        stat: FileStat,
+        /// The clock before it was read, nanoseconds since the epoch.
+        seen_at: i64,
+    },
+    /// There is no page of that path.
+    Absent,
+    /// There is something that cannot be applied as it is.
+    Bad {
+        /// Why, and what becomes of the job.
+        failure: Failure,
+        /// What stands for the content: its SHA where it could be read, else a mark of its stat.
+        version: String,
+    },
+}
+
+impl Wiki {
+    /// Reads a page. Never follows a symbolic link, on the whole way from the root.
+    ///
+    /// What is no regular file counts as absent: a link, folder or pipe in the page's place is not the page.
+    #[must_use]
+    pub fn read(&self, path: &PagePath) -> Reading {
+        let seen_at = nanoseconds_now();
+        let bad = |kind, reason: String, version: String| Reading::Bad {
+            failure: Failure::new(kind, reason),
+            version,
+        };
+        let stat = match self.stat(path) {
+            Ok(Some(stat)) => stat,
+            Ok(None) => return Reading::Absent,
+            Err(e) => {
+                return Reading::Bad {
+                    failure: Failure::from_error(
+                        FailureKind::Transient,
+                        &format!("cannot look at page {:?}", path.as_str()),
+                        &e,
+                    ),
+                    version: String::new(),
+                };
+            }
+        };
+        if stat.size.cast_unsigned() > self.settings.max_page {
+            return bad(
+                FailureKind::Rejected,
+                format!(
+                    "page {:?} has {} bytes, more than wiki.max_page allows ({})",
+                    path.as_str(),
+                    stat.size,
+                    self.settings.max_page
+                ),
+                stat.version(),
+            );
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(stat.size).unwrap_or(0) + 1);
+        let read = File::open(self.absolute(path)).and_then(|file| {
+            let opened = FileStat::of(&file.metadata()?);
+            (&file)
+                .take(self.settings.max_page + 1)
+                .read_to_end(&mut bytes)?;
+            Ok((opened, FileStat::of(&file.metadata()?)))
+        });
+        match read {
+            Ok((before, after))
+                if before == stat
+                    && after == stat
+                    && bytes.len() as u64 == stat.size.cast_unsigned() => {}
+            Ok(_) => {
+                return bad(
+                    FailureKind::Busy,
+                    format!("page {:?} is being written", path.as_str()),
+                    String::new(),
+                );
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Reading::Absent,
+            Err(e) => {
+                let kind = if e.kind() == io::ErrorKind::PermissionDenied {
+                    FailureKind::Rejected
+                } else {
+                    FailureKind::Transient
+                };
+                return Reading::Bad {
+                    failure: Failure::from_error(
+                        kind,
+                        &format!("cannot read page {:?}", path.as_str()),
+                        &e,
+                    ),
+                    version: stat.version(),
+                };
+            }
+        }
+        let sha = ContentSha::of(&bytes);
+        match String::from_utf8(bytes) {
+            Ok(text) if text.contains('\0') => bad(
+                FailureKind::Rejected,
+                format!(
+                    "page {:?} holds a NUL byte in line {}",
+                    path.as_str(),
+                    line_of(text.as_bytes(), text.find('\0'))
+                ),
+                sha.to_string(),
+            ),
+            Ok(text) => Reading::Page {
+                text,
+                sha,
+                stat,
+                seen_at,
+            },
+            Err(e) => {
+                let at = e.utf8_error().valid_up_to();
+                bad(
+                    FailureKind::Rejected,
+                    format!(
+                        "page {:?} is not UTF-8 in line {}",
+                        path.as_str(),
+                        line_of(e.as_bytes(), Some(at))
+                    ),
+                    sha.to_string(),
+                )
+            }
+        }
+    }
+
+    /// Returns the page's stat, `None` when there is no regular file, or a link stands anywhere on the way.
+    ///
+    /// # Errors
+    /// The operating system's, other than "not found".
+    pub fn stat(&self, path: &PagePath) -> io::Result<Option<FileStat>> {
+        let mut at = self.root.clone();
+        let mut parts = path.as_str().split('/').peekable();
+        while let Some(part) = parts.next() {
+            at.push(part);
+            let meta = match fs::symlink_metadata(&at) {
+                Ok(meta) => meta,
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                    ) =>
+                {
+                    return Ok(None);
+                }
+                Err(e) => return Err(e),
+            };
+            if parts.peek().is_none() {
+                return Ok(meta.is_file().then(|| FileStat::of(&meta)));
+            }
+            if !meta.is_dir() {
+                return Ok(None);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Returns the clock, in nanoseconds since the epoch.
+fn nanoseconds_now() -> i64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// The line, from 1, that a byte is in.
+fn line_of(bytes: &[u8], at: Option<usize>) -> usize {
+    bytes[..at.unwrap_or(0)]
+        .split(|&byte| byte == b'\n')
+        .count()
+}

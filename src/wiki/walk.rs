@@ -1,0 +1,138 @@
+//! Walking the pages' folder.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::{FileStat, Wiki};
+use crate::model::{Failure, FailureKind, PagePath};
+
+/// What a walk meets, in the order of the paths' bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// A page.
+    Page {
+        /// Its path.
+        path: PagePath,
+        /// Its stat.
+        stat: FileStat,
+    },
+    /// Something that looks like a page and is none.
+    Skipped(Skipped),
+}
+
+/// Something that looks like a page and is none, or is not to be read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+pub struct Skipped {
+    /// Its path; what is not UTF-8 in it is replaced.
+    pub path: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl Wiki {
+    /// Visits every page and everything that only looks like one, in the order of the paths' bytes.
+    ///
+    /// Reads one folder at a time, so memory does not grow with the wiki but with its largest folder. A
+    /// missing pages' folder is an empty wiki.
+    ///
+    /// # Errors
+    /// `Down` when a folder cannot be read: what is in it is unknown, so nothing must be taken as gone.
+    pub fn walk(&self, visit: &mut dyn FnMut(Entry) -> Result<(), Failure>) -> Result<(), Failure> {
+        let top = self.root.join(&self.settings.pages);
+        match fs::symlink_metadata(&top) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(unreadable(&top, &e)),
+            Ok(_) => self.walk_folder(&top, &self.settings.pages, visit),
+        }
+    }
+
+    fn walk_folder(
+        &self,
+        folder: &Path,
+        name: &str,
+        visit: &mut dyn FnMut(Entry) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut inside = Vec::new();
+        for entry in fs::read_dir(folder).map_err(|e| unreadable(folder, &e))? {
+            let entry = entry.map_err(|e| unreadable(folder, &e))?;
+            let kind = entry
+                .file_type()
+                .map_err(|e| unreadable(&entry.path(), &e))?;
+            let file_name = entry.file_name();
+            let Some(text) = file_name.to_str() else {
+                let shown = format!("{name}/{}", file_name.to_string_lossy());
+                if kind.is_dir() || self.is_page(&shown) {
+                    inside.push((shown.clone(), kind, None, Some("its name is not UTF-8")));
+                }
+                continue;
+            };
+            // A folder sorts as if its name ended in `/`, which is the order of whole paths.
+            let path = format!("{name}/{text}{}", if kind.is_dir() { "/" } else { "" });
+            inside.push((path, kind, Some(entry), None));
+        }
+        inside.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        for (path, kind, entry, trouble) in inside {
+            let (Some(entry), None) = (entry, trouble) else {
+                skip(visit, &path, trouble.unwrap_or_default())?;
+                continue;
+            };
+            if kind.is_dir() {
+                let name = path.trim_end_matches('/');
+                let inner = self.below_pages(name).unwrap_or_default();
+                if self.ignores(inner) {
+                    continue;
+                }
+                if self.include.is_match(inner) {
+                    skip(visit, name, "it is a folder")?;
+                }
+                let below = entry.path();
+                if fs::symlink_metadata(below.join(".git")).is_ok() {
+                    skip(visit, name, "it is a repository of its own")?;
+                    continue;
+                }
+                self.walk_folder(&below, name, visit)?;
+            } else if self.is_page(&path) {
+                let Ok(page) = PagePath::parse(&path) else {
+                    skip(visit, &path, "its name holds a control character")?;
+                    continue;
+                };
+                if kind.is_symlink() {
+                    skip(visit, &path, "it is a symbolic link")?;
+                } else if kind.is_file() {
+                    match entry.metadata() {
+                        Ok(meta) => visit(Entry::Page {
+                            path: page,
+                            stat: FileStat::of(&meta),
+                        })?,
+                        // Gone between listing and looking: the next walk will tell.
+                        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                        Err(e) => return Err(unreadable(&entry.path(), &e)),
+                    }
+                } else {
+                    skip(visit, &path, "it is not a regular file")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn skip(
+    visit: &mut dyn FnMut(Entry) -> Result<(), Failure>,
+    path: &str,
+    reason: &str,
+) -> Result<(), Failure> {
+    visit(Entry::Skipped(Skipped {
+        path: path.into(),
+        reason: reason.into(),
+    }))
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    Failure::from_error(
+        FailureKind::Down,
+        &format!("cannot read {}", path.display()),
+        error,
+    )
+}
