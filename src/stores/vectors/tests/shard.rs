@@ -77,7 +77,8 @@ fn a_damaged_shard_is_refused_with_the_way_out_and_never_deleted() {
     }
     assert!(damaged > 0);
     let mut store = store(&root);
-    let failure = store.identity().expect_err("refused");
+    let change = [Change::Put(Arc::new(page("w/a.md", "y")))];
+    let failure = store.apply(&change, 2).expect_err("refused");
     assert_eq!(failure.kind, FailureKind::Refused, "{failure:?}");
     assert!(failure.hint.expect("a hint").contains("away"));
     assert_eq!(
