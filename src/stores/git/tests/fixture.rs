@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,6 +73,17 @@ impl Repo {
     }
 
     fn command(&self, args: &[&str]) -> Output {
+        self.prepare(args).output().expect("git runs")
+    }
+
+    /// Starts git with this editor; whoever calls it waits for its end.
+    pub(super) fn spawn(&self, args: &[&str], editor: &str) -> Child {
+        let mut command = self.prepare(args);
+        command.env("GIT_EDITOR", editor).stdout(Stdio::null());
+        command.spawn().expect("git starts")
+    }
+
+    fn prepare(&self, args: &[&str]) -> Command {
         let mut command = Command::new("git");
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("GIT_") {
@@ -86,9 +97,8 @@ impl Repo {
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_EDITOR", "true")
             .args(["-c", "core.quotePath=false"])
-            .args(args)
-            .output()
-            .expect("git runs")
+            .args(args);
+        command
     }
 
     /// Runs git, which must succeed, and returns what it printed.
@@ -256,6 +266,7 @@ impl Repo {
         let git_dir = Path::new(git_dir.trim_end());
         for left in [
             "wiki-sync-index",
+            "wiki-sync-index.new",
             "wiki-sync-journal",
             "wiki-sync-journal.new",
         ] {
