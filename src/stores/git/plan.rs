@@ -158,6 +158,8 @@ impl Planner<'_, '_> {
             Ok(seen) => seen,
             Err(failure) => return Ok(Err(failure)),
         };
+        // A folder in its place is emptied by the batch, as `obstacle` has seen.
+        let in_head = in_head.filter(|held| !held.is_folder());
         let entry = self.index.at(path).first();
         let before = entry.map(held_of);
         let mode = [before, in_head]
