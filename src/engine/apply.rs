@@ -122,7 +122,10 @@ impl Visit<'_, '_, '_> {
         let store = &mut self.parts.stores[share.at];
         let (outcomes, answered): (Vec<Outcome>, bool) =
             match store.apply(&share.changes, share.epoch) {
-                Ok(outcomes) => (outcomes, true),
+                Ok(outcomes) => {
+                    self.run.gates.entry(share.name).or_default().proved();
+                    (outcomes, true)
+                }
                 Err(failure) => {
                     self.run
                         .shut(self.parts, share.name, failure.clone(), self.now);

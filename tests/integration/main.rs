@@ -4,6 +4,7 @@
 mod bad_pages;
 mod corpus;
 mod damage;
+mod faults;
 mod git_surroundings;
 mod journey;
 mod kills;
