@@ -6,11 +6,14 @@ use super::error::CommandError;
 use super::root::{self, Root};
 use crate::config::{Config, FILE_NAME, Layers};
 use crate::engine::Parts;
-use crate::model::{Failure, FailureKind};
+use crate::model::{Failure, FailureKind, StoreName, Timestamp};
 use crate::outbox::Outbox;
 use crate::state::{Receipts, StateDir};
 use crate::stores::Store;
 use crate::wiki::Wiki;
+
+/// The key, among the lasting values, of the pages' folder that was last worked on.
+const PAGES_DIR: &str = "pages_dir";
 
 /// A wiki with its settings: found, but nothing opened and nothing created yet.
 pub(crate) struct Workspace {
@@ -45,7 +48,8 @@ impl Workspace {
         })?;
         let found = Self::at(root, config, start.into())?;
         let pages = found.root.path.join(found.wiki.pages_dir());
-        if !pages.is_dir() && !found.state.exists() {
+        // Once it was there under this name, a missing folder is a wiki without pages.
+        if !pages.is_dir() && found.known_pages_dir()?.as_deref() != Some(found.wiki.pages_dir()) {
             return Err(CommandError::new(format!(
                 "no folder {:?} in {}",
                 found.wiki.pages_dir(),
@@ -73,6 +77,32 @@ impl Workspace {
         })
     }
 
+    /// Returns the pages' folder that was last worked on here, if any was.
+    fn known_pages_dir(&self) -> Result<Option<String>, Failure> {
+        if !self.state.exists() {
+            return Ok(None);
+        }
+        Receipts::open(&self.state.database())?.known_meta(PAGES_DIR)
+    }
+
+    /// Says what an answer from this store may lack, for people: that it holds nothing yet, or that jobs wait.
+    ///
+    /// # Errors
+    /// As those of the parts.
+    pub(crate) fn lack(&self, store: StoreName) -> Result<Option<String>, Failure> {
+        let pages = Receipts::open(&self.state.database())?.count(store)?;
+        if pages == 0 {
+            return Ok(Some(
+                "no page is indexed yet: `wiki-sync drain` does it".into(),
+            ));
+        }
+        let counts = self.outbox()?.counts(Timestamp::now())?;
+        let waiting = counts.waiting + counts.delayed + counts.in_flight + counts.held;
+        Ok((waiting > 0).then(|| {
+            format!("{waiting} jobs wait, so this may be incomplete: `wiki-sync drain` goes on")
+        }))
+    }
+
     /// Opens the outbox.
     ///
     /// # Errors
@@ -96,6 +126,8 @@ impl Workspace {
     /// As those of the parts.
     pub(crate) fn parts(&self) -> Result<Parts, Failure> {
         let outbox = self.outbox()?;
+        let mut receipts = Receipts::open(&self.state.database())?;
+        receipts.set_meta(PAGES_DIR, self.wiki.pages_dir())?;
         let mut stores: Vec<Box<dyn Store>> = vec![wired::graph(self)?, wired::vectors(self)?];
         // Without a repository too: the store then says what is missing, and the others are served.
         if self.config.git.commit {
@@ -104,7 +136,7 @@ impl Workspace {
         Ok(Parts {
             wiki: Wiki::open(&self.root.path, &self.config.wiki)?,
             state: self.state.clone(),
-            receipts: Receipts::open(&self.state.database())?,
+            receipts,
             outbox,
             stores,
             policy: self.config.retry.clone(),

@@ -156,10 +156,19 @@ impl Out {
         }
         let title = format!("skipped: {}", skipped.len());
         let title = self.paint(Style::Warn, title).into_owned();
-        self.trouble(format_args!("{title}, no usable pages"));
+        self.trouble(format_args!(
+            "{title} (wiki.ignore takes out what is not meant to be a page)"
+        ));
         self.bounded(skipped, |one| {
             format!("  {}: {}", clean(&one.path), clean(&one.reason))
         });
+    }
+
+    /// Prints a remark beside the answer, on stderr, so that it is in no script's way.
+    pub(crate) fn note(&self, text: impl Display) {
+        if self.form != Form::Quiet {
+            let _ = writeln!(io::stderr(), "note: {text}");
+        }
     }
 
     /// Prints troubles, each with what to do.

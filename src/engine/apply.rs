@@ -65,7 +65,8 @@ impl Visit<'_, '_, '_> {
         for (which, errand) in errands.iter_mut().enumerate() {
             let change = match &errand.work {
                 Work::Put { page, .. } => Change::Put(Arc::clone(page)),
-                Work::Remove => Change::Remove(errand.claim.job.path.clone()),
+                Work::Forget if store.is_witnessed() => continue,
+                Work::Remove | Work::Forget => Change::Remove(errand.claim.job.path.clone()),
                 Work::Over(_) | Work::Rests => continue,
             };
             // A witnessed store compares with what it holds, at little cost; the receipt is no judge there.
@@ -171,10 +172,10 @@ fn seen(errands: &[Errand]) -> (Vec<(PagePath, crate::state::FileSeen)>, Vec<Pag
     for errand in errands {
         match &errand.work {
             Work::Put { page, seen } => files.push((page.path.clone(), *seen)),
-            Work::Remove if errand.outcomes.iter().flatten().all(Result::is_ok) => {
+            Work::Remove | Work::Forget if errand.outcomes.iter().flatten().all(Result::is_ok) => {
                 gone.push(errand.claim.job.path.clone());
             }
-            Work::Remove | Work::Over(_) | Work::Rests => {}
+            Work::Remove | Work::Forget | Work::Over(_) | Work::Rests => {}
         }
     }
     (files, gone)

@@ -31,6 +31,9 @@ pub(super) enum Work {
     Put { page: Arc<Page>, seen: FileSeen },
     /// The page is gone.
     Remove,
+    /// The file is no longer a page by the settings: the stores that derive something of pages forget it, and git,
+    /// where it is a file like any other, is left alone.
+    Forget,
     /// It ends without any store.
     Over(End),
     /// It ends without any store, swallowed by the page's resting dead letter.
@@ -141,6 +144,9 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
     fn look(&mut self, claim: &Claimed) -> Result<Work, Failure> {
         let path = &claim.job.path;
         if !self.parts.wiki.is_page(path.as_str()) {
+            if self.was_given(path)? {
+                return Ok(Work::Forget);
+            }
             let why = Failure::new(
                 FailureKind::Rejected,
                 format!("{:?} is not a page's path", path.as_str()),
@@ -187,9 +193,10 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
                             FailureKind::Waiting,
                             format!("{gone} of {of} pages are gone from disk while HEAD still holds them"),
                         )
-                        .hint(
-                            "bring them back with `git checkout -- wiki-output`, or say that it is meant with `wiki-sync drain --allow-mass-delete`",
-                        );
+                        .hint(format!(
+                            "bring them back: `git restore --staged --worktree -- {}`; if it is meant, commit the removal or run `wiki-sync drain --allow-mass-delete`",
+                            self.parts.wiki.pages_dir()
+                        ));
                         Ok(Work::Over(End {
                             settle: hold(StoreName::Git, version, &why),
                             why: Some(why),
@@ -243,8 +250,13 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
         {
             return Ok(head.pages.contains(path));
         }
-        for store in &self.parts.stores {
-            if self.parts.receipts.get(store.name(), path)?.is_some() {
+        self.was_given(path)
+    }
+
+    /// Whether any store was given the page.
+    fn was_given(&self, path: &PagePath) -> Result<bool, Failure> {
+        for store in StoreName::ALL {
+            if self.parts.receipts.get(store, path)?.is_some() {
                 return Ok(true);
             }
         }

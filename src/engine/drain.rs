@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::batch::Visit;
 use super::gate::Gate;
-use super::report::{DrainReport, StoreReport, trouble};
+use super::report::{DrainReport, StoreReport, gather, trouble};
 use super::scan::{Findings, Scan, combined_fingerprint};
 use super::{Parts, Progress};
 use crate::model::{Failure, Job, PagePath, StoreName, Timestamp};
@@ -185,6 +185,12 @@ impl<'a> Run<'a> {
                 Err(failure) => self.shut(parts, name, failure, now),
             }
         }
+        // What is held for a store that the settings have taken out waits for nobody.
+        for name in StoreName::ALL {
+            if !self.gates.contains_key(&name) {
+                parts.outbox.release(Some(name), now)?;
+            }
+        }
         for letter in parts.outbox.dead()? {
             if let Some(path) = letter.path.clone() {
                 self.letters.insert(path, letter);
@@ -336,15 +342,7 @@ impl<'a> Run<'a> {
         failure: &Failure,
     ) {
         let new = trouble(store, path.map(ToString::to_string), failure);
-        let mut known = self.report.trouble.iter_mut();
-        match known.find(|known| known.store == new.store && known.reason == new.reason) {
-            Some(known) => {
-                // The store's own entry comes first and has no page yet.
-                known.pages += u64::from(known.path.is_some());
-                known.path = known.path.take().or(new.path);
-            }
-            None => self.report.trouble.push(new),
-        }
+        gather(&mut self.report.trouble, new);
     }
 
     fn finish(mut self, parts: &mut Parts, started: Instant) -> Result<DrainReport, Failure> {
@@ -356,6 +354,7 @@ impl<'a> Run<'a> {
             let report = self.report.stores.entry(store.name().as_str()).or_default();
             report.embedded = tally.embedded;
             report.cached = tally.cached;
+            self.report.commits += tally.commits;
             if tally.commit.is_some() {
                 self.report.commit = tally.commit;
             }

@@ -11,7 +11,7 @@ use crate::model::{ContentSha, Failure, Job, PagePath, StoreName};
 use crate::outbox::DeadLetter;
 use crate::state::{FileSeen, Known, Receipts};
 use crate::stores::Store;
-use crate::wiki::{Entry, FileStat, Reading, Wiki};
+use crate::wiki::{Entry, FileStat, Reading, Wiki, is_below};
 
 /// More pages gone than this, and more than a fifth of all, looks like an accident.
 const MASS: u64 = 20;
@@ -25,6 +25,8 @@ pub struct Findings {
     pub pages: u64,
     /// Things that look like pages and are none.
     pub skipped: Vec<Skipped>,
+    /// Folders that could not be read: nothing is known of what is in them.
+    pub blind: Vec<String>,
     /// Whether so many pages are gone at once that it looks like an accident.
     pub accident: Option<Accident>,
     /// Files that were hashed and found as remembered: their new stat, to be noted.
@@ -107,6 +109,13 @@ impl Scan<'_> {
                     let Ok(path) = PagePath::parse(&path) else {
                         continue;
                     };
+                    if findings
+                        .blind
+                        .iter()
+                        .any(|folder| is_below(path.as_str(), folder))
+                    {
+                        continue;
+                    }
                     // Held by HEAD and rightly not on disk: outside a sparse checkout.
                     let head = match head {
                         Some(mark) if !is_exempt(self.stores, &path)? => Some(mark),
@@ -160,6 +169,14 @@ impl Scan<'_> {
         wiki.walk(&mut |entry| match entry {
             Entry::Skipped(skipped) => {
                 findings.skipped.push(skipped);
+                Ok(())
+            }
+            Entry::Blind { folder, failure } => {
+                findings.skipped.push(Skipped {
+                    path: folder.clone(),
+                    reason: failure.reason,
+                });
+                findings.blind.push(folder);
                 Ok(())
             }
             Entry::Page { path, stat } => {

@@ -42,7 +42,7 @@ impl Visit<'_, '_, '_> {
                 return Settle::Swallow;
             }
             Work::Put { page, .. } => page.sha.to_string(),
-            Work::Remove => String::new(),
+            Work::Remove | Work::Forget => String::new(),
         };
         // The worst failure decides: a page that can never be applied, then one that failed, then waiting.
         let names: Vec<_> = self.parts.stores.iter().map(|store| store.name()).collect();
@@ -110,7 +110,7 @@ impl Visit<'_, '_, '_> {
                 Ok(None) | Err(_) => false,
             },
             Work::Remove => matches!(self.parts.wiki.stat(path), Ok(None)),
-            Work::Over(_) | Work::Rests => true,
+            Work::Forget | Work::Over(_) | Work::Rests => true,
         }
     }
 

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::report::{Drift, DriftKind, VerifyReport, trouble};
+use super::report::{Drift, DriftKind, Trouble, VerifyReport, gather, trouble};
 use super::{Parts, Progress};
 use crate::model::{Failure, Job, Page, PagePath, StoreName, Timestamp};
 use crate::stores::{Holding, Store};
-use crate::wiki::{Entry, Reading, Skipped};
+use crate::wiki::{Entry, Reading, Skipped, is_below};
 
 /// What one store holds, as read from it.
 struct Side {
@@ -36,6 +36,19 @@ pub fn verify(parts: &mut Parts, progress: &mut dyn Progress) -> Result<VerifyRe
     let pending = parts.outbox.pending(usize::MAX)?;
     let letters = parts.outbox.dead()?;
     report.dead = letters.len() as u64;
+    for job in &pending {
+        if let Some(store) = job.held_for {
+            let held = Trouble {
+                store: Some(store.as_str()),
+                kind: "held",
+                path: Some(job.path.to_string()),
+                reason: job.reason.clone(),
+                hint: None,
+                pages: 1,
+            };
+            gather(&mut report.held, held);
+        }
+    }
     let excused = Excused {
         owed: pending
             .into_iter()
@@ -48,6 +61,7 @@ pub fn verify(parts: &mut Parts, progress: &mut dyn Progress) -> Result<VerifyRe
     };
     report.waiting = excused.owed.len() as u64;
     let mut sides = read_stores(parts, &mut report);
+    let mut blind = Vec::new();
     let Parts {
         wiki,
         receipts,
@@ -58,6 +72,14 @@ pub fn verify(parts: &mut Parts, progress: &mut dyn Progress) -> Result<VerifyRe
         let path = match entry {
             Entry::Skipped(skipped) => {
                 report.skipped.push(skipped);
+                return Ok(());
+            }
+            Entry::Blind { folder, failure } => {
+                report.skipped.push(Skipped {
+                    path: folder.clone(),
+                    reason: failure.reason,
+                });
+                blind.push(folder);
                 return Ok(());
             }
             Entry::Page { path, .. } => path,
@@ -85,7 +107,16 @@ pub fn verify(parts: &mut Parts, progress: &mut dyn Progress) -> Result<VerifyRe
             let held = side.holdings.remove(path.as_str());
             let Some(page) = &page else { continue };
             let store = stores[side.at].as_mut();
-            if let Some(kind) = difference(held, store.expected(page)?)
+            let expected = store.expected(page)?;
+            if expected.is_none()
+                && let Some(why) = store.exempt(&path)?
+            {
+                report.skipped.push(Skipped {
+                    path: path.to_string(),
+                    reason: format!("{} leaves it out: {why}", side.name),
+                });
+            }
+            if let Some(kind) = difference(held, expected)
                 && !is_excused
             {
                 report.drift.push(side.drift(path.as_str(), kind));
@@ -95,7 +126,11 @@ pub fn verify(parts: &mut Parts, progress: &mut dyn Progress) -> Result<VerifyRe
     })?;
     for side in &mut sides {
         for path in std::mem::take(&mut side.holdings).into_keys() {
-            if !excused.owed.contains(&path) && !is_exempt(stores[side.at].as_mut(), &path)? {
+            let is_hidden = blind.iter().any(|folder| is_below(&path, folder));
+            if !excused.owed.contains(&path)
+                && !is_hidden
+                && !is_exempt(stores[side.at].as_mut(), &path)?
+            {
                 report.drift.push(side.drift(&path, DriftKind::Orphan));
             }
         }

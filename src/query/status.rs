@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::engine::Parts;
 use crate::engine::report::{Skipped, Trouble, trouble};
 use crate::engine::scan::Scan;
-use crate::model::{Failure, StoreName, Timestamp};
+use crate::model::{Failure, FailureKind, StoreName, Timestamp};
 
 /// Where everything stands.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -24,7 +24,7 @@ pub struct StatusReport {
     pub pages: u64,
     /// Pages that differ from their receipts or HEAD and that no job waits for yet.
     pub unannounced: u64,
-    /// Jobs that are held or put back, with the reason, at most 100.
+    /// Jobs that are held or put back, with the reason.
     pub held: Vec<HeldJob>,
     /// Things that look like pages and are none.
     pub skipped: Vec<Skipped>,
@@ -84,9 +84,6 @@ pub struct HeldJob {
     pub since: i64,
 }
 
-/// How many held jobs are listed one by one.
-const MOST_HELD: usize = 100;
-
 /// Looks where everything stands; changes nothing.
 ///
 /// # Errors
@@ -124,20 +121,37 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
     report.pages = findings.pages;
     report.unannounced = unannounced;
     report.skipped = findings.skipped;
-    for (name, failure) in findings.unasked {
-        report.trouble.push(trouble(Some(name), None, &failure));
-    }
     for store in &mut parts.stores {
         let name = store.name();
-        for note in store.notes() {
-            report.trouble.push(trouble(Some(name), None, &note));
-        }
-        let down = report
-            .trouble
-            .iter()
-            .any(|trouble| trouble.store == Some(name.as_str()) && trouble.kind != "waiting");
         let pages = parts.receipts.count(name)?;
-        let state = if down { "down" } else { "up" };
+        let mut state = "up";
+        // What is said by one who cannot be asked at all is not said again in his notes.
+        if let Some((_, failure)) = findings
+            .unasked
+            .iter()
+            .find(|(unasked, _)| *unasked == name)
+        {
+            state = "down";
+            report.trouble.push(trouble(Some(name), None, failure));
+        } else {
+            for note in store.notes() {
+                report.trouble.push(trouble(Some(name), None, &note));
+            }
+            match store.is_there() {
+                Ok(true) => {}
+                Ok(false) if pages == 0 => {}
+                Ok(false) => {
+                    state = "down";
+                    let gone = Failure::new(FailureKind::Down, "what it held is lost")
+                        .hint("`wiki-sync drain` builds it anew from the files");
+                    report.trouble.push(trouble(Some(name), None, &gone));
+                }
+                Err(failure) => {
+                    state = "down";
+                    report.trouble.push(trouble(Some(name), None, &failure));
+                }
+            }
+        }
         report
             .stores
             .insert(name.as_str(), StoreStatus { state, pages });
@@ -146,7 +160,6 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
         .into_iter()
         .filter(|job| job.held_for.is_some() || !job.reason.is_empty());
     report.held = put_back
-        .take(MOST_HELD)
         .map(|job| HeldJob {
             path: job.path.to_string(),
             store: job.held_for.map(StoreName::as_str),

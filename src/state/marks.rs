@@ -139,6 +139,24 @@ impl Receipts {
             .map_err(|e| db_failure("cannot read wiki.db", &e))
     }
 
+    /// Sets a lasting value; writes nothing when it is that already.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn set_meta(&mut self, key: &str, value: &str) -> Result<(), Failure> {
+        if self.known_meta(key)?.as_deref() == Some(value) {
+            return Ok(());
+        }
+        with_write(&mut self.db, "cannot write wiki.db", |tx| {
+            tx.execute(
+                "INSERT INTO meta (key, value) VALUES (?1, ?2)
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                params![key, value],
+            )?;
+            Ok(())
+        })
+    }
+
     /// Returns a lasting value by its key, making it with `make` at the first call.
     ///
     /// # Errors

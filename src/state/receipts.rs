@@ -327,7 +327,7 @@ impl Receipts {
                 raise.execute(params![store.as_str(), epoch])?;
             }
             put_files(tx, files)?;
-            for table in ["files", "labels", "working"] {
+            for table in ["files", "labels", "working", "receipts"] {
                 let mut forget =
                     tx.prepare_cached(&format!("DELETE FROM {table} WHERE path = ?1"))?;
                 for path in gone {
@@ -345,7 +345,8 @@ impl Receipts {
     pub fn count(&self, store: StoreName) -> Result<u64, Failure> {
         self.db
             .query_row(
-                "SELECT COUNT(*) FROM receipts WHERE store = ?1 AND sha IS NOT NULL",
+                "SELECT COUNT(*) FROM receipts
+                 WHERE store = ?1 AND sha IS NOT NULL AND (store <> 'git' OR mark IS NOT NULL)",
                 [store.as_str()],
                 |row| row.get::<_, i64>(0),
             )

@@ -143,6 +143,11 @@ impl Store for Faulty {
         self.inner.exempt(path)
     }
 
+    fn is_there(&mut self) -> Result<bool, Failure> {
+        self.answers()?;
+        self.inner.is_there()
+    }
+
     fn yield_turn(&mut self) {
         self.inner.yield_turn();
     }

@@ -49,7 +49,7 @@ impl Wiki {
             Err(e) => {
                 return Reading::Bad {
                     failure: Failure::from_error(
-                        FailureKind::Transient,
+                        kind_of(&e),
                         &format!("cannot look at page {:?}", path.as_str()),
                         &e,
                     ),
@@ -91,11 +91,7 @@ impl Wiki {
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Reading::Absent,
             Err(e) => {
-                let kind = if e.kind() == io::ErrorKind::PermissionDenied {
-                    FailureKind::Rejected
-                } else {
-                    FailureKind::Transient
-                };
+                let kind = kind_of(&e);
                 return Reading::Bad {
                     failure: Failure::from_error(
                         kind,
@@ -167,6 +163,15 @@ impl Wiki {
             }
         }
         Ok(None)
+    }
+}
+
+/// A file that we may not read stays so until somebody changes that, which shows in its times.
+fn kind_of(error: &io::Error) -> FailureKind {
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        FailureKind::Rejected
+    } else {
+        FailureKind::Transient
     }
 }
 

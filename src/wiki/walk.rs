@@ -19,6 +19,20 @@ pub enum Entry {
     },
     /// Something that looks like a page and is none.
     Skipped(Skipped),
+    /// A folder that cannot be read: what is in it is unknown, so nothing of it must be taken as gone.
+    Blind {
+        /// Its path, without a slash at the end.
+        folder: String,
+        /// Why.
+        failure: Failure,
+    },
+}
+
+/// Says whether a path lies below a folder.
+#[must_use]
+pub fn is_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder)
+        .is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// Something that looks like a page and is none, or is not to be read.
@@ -37,24 +51,29 @@ impl Wiki {
     /// missing pages' folder is an empty wiki.
     ///
     /// # Errors
-    /// `Down` when a folder cannot be read: what is in it is unknown, so nothing must be taken as gone.
+    /// `Down` when the pages' folder itself cannot be read, or `visit` fails. A folder in it that cannot be read is
+    /// told as [`Entry::Blind`].
     pub fn walk(&self, visit: &mut dyn FnMut(Entry) -> Result<(), Failure>) -> Result<(), Failure> {
         let top = self.root.join(&self.settings.pages);
         match fs::symlink_metadata(&top) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(e) => Err(unreadable(&top, &e)),
-            Ok(_) => self.walk_folder(&top, &self.settings.pages, visit),
+            Ok(_) => {
+                let entries = fs::read_dir(&top).map_err(|e| unreadable(&top, &e))?;
+                self.walk_folder(entries, &top, &self.settings.pages, visit)
+            }
         }
     }
 
     fn walk_folder(
         &self,
+        entries: fs::ReadDir,
         folder: &Path,
         name: &str,
         visit: &mut dyn FnMut(Entry) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let mut inside = Vec::new();
-        for entry in fs::read_dir(folder).map_err(|e| unreadable(folder, &e))? {
+        for entry in entries {
             let entry = entry.map_err(|e| unreadable(folder, &e))?;
             let kind = entry
                 .file_type()
@@ -91,7 +110,15 @@ impl Wiki {
                     skip(visit, name, "it is a repository of its own")?;
                     continue;
                 }
-                self.walk_folder(&below, name, visit)?;
+                match fs::read_dir(&below) {
+                    Ok(entries) => self.walk_folder(entries, &below, name, visit)?,
+                    // Gone between listing and looking: the next walk will tell.
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                    Err(e) => visit(Entry::Blind {
+                        folder: name.into(),
+                        failure: unreadable(&below, &e),
+                    })?,
+                }
             } else if self.is_page(&path) {
                 let Ok(page) = PagePath::parse(&path) else {
                     skip(visit, &path, "its name holds a control character")?;

@@ -10,4 +10,5 @@ mod journey;
 mod kills;
 mod lost_state;
 mod moves;
+mod scope;
 mod wiki;

@@ -80,6 +80,9 @@ fn print(out: &mut Out, report: &DrainReport, delayed: u64) {
             continue;
         };
         let commit = match &report.commit {
+            Some(commit) if name == "git" && report.commits > 1 => {
+                format!("   {} commits, the last is {commit:.10}", report.commits)
+            }
             Some(commit) if name == "git" => format!("   commit {commit:.10}"),
             Some(_) | None => String::new(),
         };
@@ -131,7 +134,7 @@ fn print(out: &mut Out, report: &DrainReport, delayed: u64) {
         out.trouble(format_args!("{title}; `wiki-sync dlq list` shows them"));
     }
     out.troubles(&report.trouble);
-    if report.held == 0 && report.dead == 0 && delayed == 0 {
+    if report.held == 0 && report.dead == 0 && delayed == 0 && report.trouble.is_empty() {
         let done = out.paint(Style::Good, "nothing is owed").into_owned();
         out.say(done);
     }

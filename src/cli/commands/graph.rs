@@ -7,7 +7,7 @@ use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::open;
 use crate::cli::out::{Style, clean, count};
-use crate::model::Failure;
+use crate::model::{Failure, StoreName};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum GraphCommand {
@@ -61,7 +61,7 @@ impl From<GraphError> for CommandError {
     fn from(error: GraphError) -> Self {
         match error {
             GraphError::NotOnePage(why) => Self::new(why)
-                .hint("give its path; `wiki-sync drain` brings new pages to the graph"),
+                .hint("give its whole path; a new page is known after `wiki-sync drain`"),
             GraphError::Failed(failure) => failure.into(),
         }
     }
@@ -76,6 +76,9 @@ pub(super) fn run(command: &GraphCommand, cx: &mut Context) -> Result<Exit, Comm
         GraphCommand::Broken => (open::broken(&ws)?, "broken link", true),
         GraphCommand::Orphans => (open::orphans(&ws)?, "orphan", false),
     };
+    if let Some(lack) = ws.lack(StoreName::Graph)? {
+        cx.out.note(lack);
+    }
     if cx.out.is_json() {
         cx.out.json(&rows);
         return Ok(Exit::Ok);

@@ -99,6 +99,8 @@ pub struct GitStore {
     settings: GitSettings,
     cached: Option<Cached>,
     last_commit: Option<String>,
+    /// How many commits this value made.
+    commits: u64,
     watch: Box<dyn Fn(Step) -> bool>,
 }
 
@@ -124,6 +126,7 @@ impl GitStore {
             settings,
             cached: None,
             last_commit: None,
+            commits: 0,
             watch: Box::new(|_| true),
         })
     }
@@ -257,6 +260,7 @@ impl GitStore {
             };
             if let Some(commit) = committer.commit(&mut plan, &tree)? {
                 self.last_commit = Some(commit.to_string());
+                self.commits += 1;
             }
             for page in &plan.moves {
                 plan.outcomes[page.change] = Some(Ok(Applied {
@@ -399,6 +403,7 @@ impl Store for GitStore {
     fn tally(&self) -> Tally {
         Tally {
             commit: self.last_commit.clone(),
+            commits: self.commits,
             ..Tally::default()
         }
     }

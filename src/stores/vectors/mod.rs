@@ -337,6 +337,10 @@ impl Store for VectorStore {
         Ok(Some(Digests::of(&self.points_of(page)).digest()))
     }
 
+    fn is_there(&mut self) -> Result<bool, Failure> {
+        Ok(self.engine.glance(&self.settings.wiki_id).is_some() || self.engine.ready(false)?)
+    }
+
     fn yield_turn(&mut self) {
         self.engine.yield_turn();
     }
