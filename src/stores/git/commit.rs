@@ -109,6 +109,7 @@ pub(super) struct Committer<'r> {
 }
 
 impl Committer<'_> {
+    #[cfg_attr(not(test), allow(clippy::unnecessary_wraps))] // only a test stops half way
     fn pass(&self, step: Step) -> Result<(), Halt> {
         fail::fail_point!(step.failpoint());
         if (self.watch)(step) {

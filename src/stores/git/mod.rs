@@ -394,9 +394,9 @@ impl Store for GitStore {
         if plan::is_tracked(&now.index, path.as_str()) {
             return Ok(None);
         }
-        let head = Head::read(&now.repo)?;
-        let held = HeadTree::open(&now.repo, head.commit)?.at(path.as_str())?;
-        let ignored = held.is_none() && plan::is_ignored(&now.repo, path.as_str())?;
+        let commit = Head::read(&now.repo)?.commit;
+        let in_head = HeadTree::open(&now.repo, commit)?.at(path.as_str())?;
+        let ignored = in_head.is_none() && plan::is_ignored(&now.repo, path.as_str())?;
         Ok(ignored.then(|| "ignored by git".to_owned()))
     }
 

@@ -80,7 +80,7 @@ pub(super) struct Planner<'r, 'i> {
 /// A change sorted.
 enum Sorted<'c> {
     Done(Applied),
-    Move(Move<'c>),
+    Move(Box<Move<'c>>),
 }
 
 impl Planner<'_, '_> {
@@ -108,7 +108,7 @@ impl Planner<'_, '_> {
                         if page.after.is_none() {
                             removed.insert(page.path.as_str());
                         }
-                        plan.moves.push(page);
+                        plan.moves.push(*page);
                     }
                     Err(failure) => plan.outcomes[at] = Some(Err(failure)),
                 }
@@ -172,7 +172,7 @@ impl Planner<'_, '_> {
         if staged && before != after {
             return Ok(Err(staged_otherwise(path, before)));
         }
-        Ok(Ok(Sorted::Move(Move {
+        Ok(Ok(Sorted::Move(Box::new(Move {
             change: at,
             path: &page.path,
             in_head,
@@ -180,7 +180,7 @@ impl Planner<'_, '_> {
             after,
             blob: Some(blob),
             seen: Some(seen),
-        })))
+        }))))
     }
 
     fn remove<'c>(
@@ -223,7 +223,7 @@ impl Planner<'_, '_> {
         if staged && before.is_some() {
             return Ok(Err(staged_otherwise(path, before)));
         }
-        Ok(Ok(Sorted::Move(Move {
+        Ok(Ok(Sorted::Move(Box::new(Move {
             change: at,
             path: page,
             in_head,
@@ -231,7 +231,7 @@ impl Planner<'_, '_> {
             after: None,
             blob: None,
             seen: None,
-        })))
+        }))))
     }
 
     /// Returns the bytes of a page as git stores them.

@@ -216,7 +216,7 @@ impl Head {
                 Err(error) => return Err(failed(error)),
             };
             if let Some(target) = reference.symbolic_target().map_err(failed)? {
-                name = target.to_owned();
+                target.clone_into(&mut name);
                 continue;
             }
             return Ok(Self {

@@ -14,7 +14,7 @@ const EDITOR: &str =
 /// Waits for a condition, at most a minute.
 #[track_caller]
 fn until(what: &str, condition: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_mins(1);
     while !condition() {
         assert!(Instant::now() < end, "{what} took more than a minute");
         std::thread::sleep(Duration::from_millis(2));
@@ -37,7 +37,7 @@ fn a_commit_in_the_editor_is_waited_for_and_succeeds() {
         until("the editor", || repo.root.join(".git/open").exists());
         let lock = repo.lock();
         if lock.exists() {
-            let old = SystemTime::now() - Duration::from_secs(3600);
+            let old = SystemTime::now() - Duration::from_hours(1);
             let file = File::options().append(true).open(&lock);
             file.and_then(|file| file.set_modified(old))
                 .expect("set back");

@@ -316,7 +316,7 @@ fn a_foreign_lock_is_waited_for_and_never_removed_by_its_age() {
     let repo = Repo::with_pages();
     let lock = repo.lock();
     fs::write(&lock, "").expect("a lock");
-    let old = SystemTime::now() - Duration::from_secs(11 * 24 * 3600);
+    let old = SystemTime::now() - Duration::from_hours(11 * 24);
     fs::File::options()
         .write(true)
         .open(&lock)
@@ -339,7 +339,7 @@ fn a_foreign_lock_is_waited_for_and_never_removed_by_its_age() {
         fs::remove_file(lock).expect("still there");
     });
     let outcomes = repo
-        .store_waiting(Duration::from_secs(60))
+        .store_waiting(Duration::from_mins(1))
         .apply(&[repo.put("wiki-output/a.md")], 1)
         .expect("committed");
     letting_go.join().expect("it ran");
@@ -395,7 +395,7 @@ fn an_unusable_repository_is_refused_with_the_way_out() {
                     "--cone",
                     "--sparse-index",
                     "wiki-output",
-                ]))
+                ]));
             },
             "sparse index",
             "--no-sparse-index",

@@ -328,8 +328,128 @@ fn a_lost_journal_loses_no_work() {
 fn a_full_minute_of_waiting_is_not_needed_for_a_lock_of_our_own() {
     let repo = prepared();
     apply_watched(&repo, |at| at != Step::Checked).expect_err("killed");
-    let mut store = repo.store_waiting(Duration::from_secs(60));
+    let mut store = repo.store_waiting(Duration::from_mins(1));
     let begun = std::time::Instant::now();
     apply_with(&repo, &mut store).expect("committed");
     assert!(begun.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn what_the_user_staged_after_the_kill_is_not_overwritten_by_recovering() {
+    let repo = prepared();
+    apply_watched(&repo, |at| at != Step::RefMoved).expect_err("killed");
+    fs::remove_file(repo.lock()).expect("ours");
+    repo.write("wiki-output/a.md", "# A, staged by the user\n");
+    repo.git(&["add", "wiki-output/a.md"]);
+    repo.write("wiki-output/a.md", "# A, on disk\n");
+    repo.store().recover().expect("recovers");
+    assert_eq!(
+        repo.git(&["cat-file", "blob", ":wiki-output/a.md"]),
+        "# A, staged by the user\n"
+    );
+    repo.is_sound();
+}
+
+#[test]
+fn the_index_is_not_replaced_under_another_process_s_lock() {
+    for step in [Step::Linked, Step::Checked, Step::RefMoved] {
+        let repo = prepared();
+        let (lock, index) = (repo.lock(), repo.root.join(".git/index"));
+        let before = fs::read(&index).expect("readable");
+        let theirs = lock.clone();
+        let outcome = apply_watched(&repo, move |at| {
+            if at == step {
+                fs::remove_file(&theirs).expect("ours");
+                fs::write(&theirs, "another's").expect("a lock");
+            }
+            true
+        });
+        assert_eq!(outcome.expect_err("it waits").kind, FailureKind::Busy);
+        assert_eq!(fs::read(&index).expect("readable"), before, "{step:?}");
+        assert_eq!(
+            fs::read(&lock).expect("still there"),
+            b"another's",
+            "{step:?}"
+        );
+        fs::remove_file(&lock).expect("still there");
+        settles(&repo, User::Nothing, "after another's lock");
+    }
+}
+
+#[test]
+fn what_the_user_stages_or_checks_out_before_the_lock_counts() {
+    // He stages another content of the page while we prepare: it waits, as if he had done so before.
+    let repo = prepared();
+    let beside = repo.at(repo.root.clone());
+    let outcomes = apply_watched(&repo, move |at| {
+        if at == Step::Journal
+            && !beside
+                .git(&["diff", "--cached", "--name-only"])
+                .contains("a.md")
+        {
+            let other = beside.git(&["hash-object", "-w", "other.txt"]);
+            let entry = format!("100644,{},wiki-output/a.md", other.trim_end());
+            beside.git(&["update-index", "--cacheinfo", &entry]);
+        }
+        true
+    })
+    .expect("usable");
+    assert_eq!(
+        outcomes[0].as_ref().expect_err("waits").kind,
+        FailureKind::Waiting
+    );
+    assert_eq!(repo.git(&["show", "HEAD:wiki-output/a.md"]), "# A\n");
+    // He switches to another branch: the one he left does not move.
+    let repo = prepared();
+    let beside = repo.at(repo.root.clone());
+    let main = repo.head();
+    apply_watched(&repo, move |at| {
+        if at == Step::Journal {
+            beside.git(&["symbolic-ref", "HEAD", "refs/heads/elsewhere"]);
+            beside.git(&["update-ref", "refs/heads/elsewhere", "main"]);
+        }
+        true
+    })
+    .expect("usable");
+    assert_eq!(repo.git(&["rev-parse", "main"]), main);
+    assert_ne!(repo.head(), main);
+}
+
+#[test]
+fn an_edit_that_the_times_cannot_show_is_found_by_git() {
+    let repo = Repo::with_pages();
+    repo.set("core.trustctime", "false");
+    // So that no other entry is as young as the index.
+    for path in ["wiki-output/b.md", "other.txt"] {
+        let file = fs::File::options().append(true).open(repo.root.join(path));
+        let old = std::time::SystemTime::now() - Duration::from_mins(10);
+        file.and_then(|file| file.set_modified(old)).expect("set");
+    }
+    repo.delete("wiki-output/a.md");
+    repo.git(&["add", "-A", "wiki-output", "other.txt"]);
+    repo.git(&["commit", "-qm", "settled"]);
+    repo.write("wiki-output/a.md", "# aaaa\n");
+    let beside = repo.at(repo.root.clone());
+    let mut store = repo.store();
+    store.watch = Box::new(move |at| {
+        if at == Step::Objects {
+            // Edited in the second of the compared edit, and the index is written in a later one.
+            let path = beside.root.join("wiki-output/a.md");
+            let then = fs::metadata(&path)
+                .and_then(|meta| meta.modified())
+                .expect("known");
+            beside.write("wiki-output/a.md", "# bbbb\n");
+            let file = fs::File::options().append(true).open(&path);
+            file.and_then(|file| file.set_modified(then)).expect("set");
+            while then.elapsed().expect("past") < Duration::from_secs(2) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        true
+    });
+    store
+        .apply(&[repo.put("wiki-output/a.md")], 1)
+        .expect("usable");
+    assert_eq!(repo.git(&["show", "HEAD:wiki-output/a.md"]), "# aaaa\n");
+    assert_eq!(repo.status(), [" M wiki-output/a.md"]);
 }

@@ -171,6 +171,8 @@ fn every_form_of_the_index_is_kept() {
         repo.write("wiki-output/sub/n.md", "# N\n");
         repo.write(&long, "# long\n");
         repo.delete("wiki-output/b.md");
+        // Fills the untracked cache with what is tracked next.
+        repo.git(&["status"]);
         let before = repo.entries_but(&ours);
         let version = repo.git(&["update-index", "--show-index-version"]);
         let outcomes = repo.apply(&ours).expect(name);
