@@ -213,6 +213,13 @@ impl Planner<'_, '_> {
                 )));
             }
         }
+        // Rightly not on disk: it lies outside the sparse checkout.
+        if self.index.at(path).iter().any(Entry::is_skip_worktree) {
+            return Ok(Ok(Sorted::Done(Applied {
+                changed: false,
+                mark: None,
+            })));
+        }
         if let Some(failure) = self.entry_trouble(path) {
             return Ok(Err(failure));
         }

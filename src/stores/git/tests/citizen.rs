@@ -206,7 +206,7 @@ fn a_page_that_moved_on_is_left_for_its_next_job() {
 }
 
 #[test]
-fn conflicts_sparse_and_unwatched_entries_wait() {
+fn sparse_entries_stay_and_unwatched_ones_wait() {
     let repo = Repo::with_pages();
     repo.git(&["update-index", "--skip-worktree", "wiki-output/a.md"]);
     repo.git(&["update-index", "--assume-unchanged", "wiki-output/b.md"]);
@@ -218,11 +218,18 @@ fn conflicts_sparse_and_unwatched_entries_wait() {
         before,
         "flags are kept"
     );
+    let head = repo.head();
     repo.delete("wiki-output/a.md");
+    let outcome = repo.apply_one("wiki-output/a.md").expect("left alone");
+    assert!(!outcome.changed);
+    assert_eq!(
+        repo.head(),
+        head,
+        "outside a sparse checkout it stays in HEAD"
+    );
+    repo.write("wiki-output/a.md", "# written all the same\n");
     let failure = repo.fails("wiki-output/a.md", FailureKind::Waiting);
     assert!(failure.reason.contains("skip-worktree"), "{failure}");
-    repo.write("wiki-output/a.md", "# written all the same\n");
-    repo.fails("wiki-output/a.md", FailureKind::Waiting);
     repo.write("wiki-output/b.md", "# B, second\n");
     let failure = repo.fails("wiki-output/b.md", FailureKind::Waiting);
     assert!(failure.reason.contains("assume-unchanged"), "{failure}");
