@@ -4,6 +4,8 @@
 //! in [`drain`]; a batch never sleeps.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::batch::Visit;
@@ -11,12 +13,24 @@ use super::gate::Gate;
 use super::report::{DrainReport, StoreReport, gather, trouble};
 use super::scan::{Findings, Scan, combined_fingerprint};
 use super::{Parts, Progress};
-use crate::model::{Failure, Job, PagePath, StoreName, Timestamp};
+use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
 use crate::outbox::{DeadLetter, Enqueued};
 use crate::state::CheckoutLock;
 
+/// A wish to stop, from outside: a signal, mostly. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(pub Arc<AtomicBool>);
+
+impl Stop {
+    /// Says whether it was wished.
+    #[must_use]
+    pub fn is_wished(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// How to drain.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct DrainOptions {
     /// Look for pages that nobody announced first.
     pub scan: bool,
@@ -31,6 +45,8 @@ pub struct DrainOptions {
     pub allow_mass_delete: bool,
     /// How long to wait for the checkout's lock.
     pub lock_wait: Duration,
+    /// When wished, nothing more is claimed; what is in hand is finished or given back, and no attempt is used.
+    pub stop: Stop,
 }
 
 impl Default for DrainOptions {
@@ -42,6 +58,7 @@ impl Default for DrainOptions {
             timeout: Duration::ZERO,
             allow_mass_delete: false,
             lock_wait: Duration::from_mins(1),
+            stop: Stop::default(),
         }
     }
 }
@@ -127,6 +144,10 @@ impl<'a> Run<'a> {
         self.begin(parts, progress)?;
         let mut idle_since = Instant::now();
         loop {
+            if self.options.stop.is_wished() {
+                self.report.stopped = true;
+                return Ok(());
+            }
             if self.batch(parts, progress)? {
                 idle_since = Instant::now();
                 continue;
@@ -152,7 +173,7 @@ impl<'a> Run<'a> {
             match due {
                 Some(due) if self.options.wait => {
                     std::thread::sleep(now.until(due).clamp(LEAST_WAIT, POLL));
-                    self.probe(parts)?;
+                    self.probe(parts, progress)?;
                 }
                 Some(_) | None if idle_since.elapsed() < self.options.timeout => {
                     std::thread::sleep(POLL);
@@ -172,7 +193,7 @@ impl<'a> Run<'a> {
 
     /// Opens the stores, takes back what the dead had in hand, lets held jobs try again, and scans.
     fn begin(&mut self, parts: &mut Parts, progress: &mut dyn Progress) -> Result<(), Failure> {
-        let _lock = lock(parts, self.options.lock_wait)?;
+        let _lock = lock(parts, self.options, progress)?;
         let now = Timestamp::now();
         parts.receipts.count_deaths()?;
         parts.outbox.recover(true, now)?;
@@ -241,7 +262,7 @@ impl<'a> Run<'a> {
                 }
                 enqueue(&mut jobs)
             },
-            &mut |pages| progress.at("scanning", pages, pages),
+            &mut |pages| progress.at("scanning", pages, 0),
         )?;
         enqueue(&mut jobs)?;
         self.report.scanned = findings.pages;
@@ -265,7 +286,7 @@ impl<'a> Run<'a> {
         let Some(left) = self.left() else {
             return Ok(false);
         };
-        let _lock = lock(parts, self.options.lock_wait)?;
+        let _lock = lock(parts, self.options, progress)?;
         let now = Timestamp::now();
         parts.outbox.recover(true, now)?;
         let max = usize::try_from(left).unwrap_or(usize::MAX).min(BATCH);
@@ -285,6 +306,10 @@ impl<'a> Run<'a> {
             }
         }
         while !rest.is_empty() {
+            if self.options.stop.is_wished() {
+                Visit::new(self, parts).give_back(rest)?;
+                break;
+            }
             rest = Visit::new(self, parts).group(rest)?;
             let counts = parts.outbox.counts(now)?;
             let done = self.report.processed;
@@ -297,14 +322,14 @@ impl<'a> Run<'a> {
     }
 
     /// Tries the stores whose probe is due, and lets their jobs go on when they answer.
-    fn probe(&mut self, parts: &mut Parts) -> Result<(), Failure> {
+    fn probe(&mut self, parts: &mut Parts, progress: &mut dyn Progress) -> Result<(), Failure> {
         let now = Timestamp::now();
         for at in 0..parts.stores.len() {
             let name = parts.stores[at].name();
             if self.gates[&name].probe_at().is_none_or(|due| due > now) {
                 continue;
             }
-            let _lock = lock(parts, self.options.lock_wait)?;
+            let _lock = lock(parts, self.options, progress)?;
             match recognise(parts, at) {
                 Ok(()) => {
                     self.gates.entry(name).or_default().open();
@@ -365,14 +390,30 @@ impl<'a> Run<'a> {
 }
 
 /// Takes the checkout's lock; while a neighbour has it, our stores let go of what he may need.
-fn lock(parts: &mut Parts, wait: Duration) -> Result<CheckoutLock, Failure> {
-    if let Ok(lock) = CheckoutLock::acquire(&parts.state, Duration::ZERO) {
-        return Ok(lock);
+fn lock(
+    parts: &mut Parts,
+    options: &DrainOptions,
+    progress: &mut dyn Progress,
+) -> Result<CheckoutLock, Failure> {
+    let end = Instant::now() + options.lock_wait;
+    let mut told = false;
+    loop {
+        let busy = match CheckoutLock::acquire(&parts.state, Duration::ZERO) {
+            Err(failure) if failure.kind == FailureKind::Busy => failure,
+            other => return other,
+        };
+        if Instant::now() >= end || options.stop.is_wished() {
+            return Err(busy);
+        }
+        if !told {
+            told = true;
+            for store in &mut parts.stores {
+                store.rest();
+            }
+            progress.waits(&busy.reason);
+        }
+        std::thread::sleep(LEAST_WAIT);
     }
-    for store in &mut parts.stores {
-        store.rest();
-    }
-    CheckoutLock::acquire(&parts.state, wait)
 }
 
 /// Opens a store and makes sure that its receipts speak of it; those that speak of another are voided, and what

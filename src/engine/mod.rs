@@ -39,8 +39,12 @@ pub struct Parts {
 
 /// Hears how far a long run is; called often, so it must be quick.
 pub trait Progress {
-    /// `done` of `total` steps of `what` ("scanning", "syncing", "verifying") are done; `total` may grow.
+    /// `done` of `total` steps of `what` ("scanning", "syncing", "verifying") are done; `total` may grow, and is 0 where
+    /// it is not known.
     fn at(&mut self, what: &'static str, done: u64, total: u64);
+
+    /// Something else must end first, and why.
+    fn waits(&mut self, _why: &str) {}
 }
 
 /// Hears nothing.

@@ -40,6 +40,8 @@ pub struct DrainReport {
     pub trouble: Vec<Trouble>,
     /// Dead letters that exist at the end.
     pub dead: u64,
+    /// It was told to stop before everything was done.
+    pub stopped: bool,
 }
 
 /// What a drain did to one store.

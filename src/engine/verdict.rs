@@ -30,6 +30,28 @@ impl Visit<'_, '_, '_> {
         Ok(())
     }
 
+    /// Gives jobs back that were not looked at; no attempt is used.
+    ///
+    /// # Errors
+    /// When the outbox is away.
+    pub(super) fn give_back(self, claims: Vec<Claimed>) -> Result<(), Failure> {
+        let back = |claim: &Claimed| Settle::RetryAt {
+            at: self.now,
+            attempts: claim.job.retry,
+            version: String::new(),
+            reason: String::new(),
+        };
+        let settled: Vec<_> = claims
+            .into_iter()
+            .map(|claim| {
+                let back = back(&claim);
+                (claim, back)
+            })
+            .collect();
+        self.parts.outbox.settle(&settled, self.now)?;
+        Ok(())
+    }
+
     /// Decides what becomes of a job, and counts it.
     fn verdict(&mut self, errand: &Errand) -> Settle {
         let claim = &errand.claim;

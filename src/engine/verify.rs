@@ -100,7 +100,7 @@ pub fn verify(parts: &mut Parts, progress: &mut dyn Progress) -> Result<VerifyRe
             }
         };
         report.pages += 1;
-        progress.at("verifying", report.pages, report.pages);
+        progress.at("verifying", report.pages, 0);
         let is_excused = excused.owed.contains(path.as_str())
             || excused.dead.get(path.as_str()) == Some(&version);
         for side in &mut sides {

@@ -11,4 +11,5 @@ mod kills;
 mod lost_state;
 mod moves;
 mod scope;
+mod signals;
 mod wiki;
