@@ -12,4 +12,5 @@ mod lost_state;
 mod moves;
 mod scope;
 mod signals;
+mod together;
 mod wiki;
