@@ -6,7 +6,9 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+use super::alert::{END_WAIT, Event, Subject};
 use super::batch::Visit;
+use super::bounds;
 use super::gate::Gate;
 use super::report::{DrainReport, StoreReport, trouble};
 use super::scan::{Findings, Scan, combined_fingerprint};
@@ -71,8 +73,20 @@ pub fn drain(
     progress: &mut dyn Progress,
 ) -> Result<DrainReport, Failure> {
     let started = Instant::now();
+    parts.alerts.begin(Timestamp::now());
     let mut run = Run::new(options, parts);
-    run.all(parts, progress)?;
+    let ended = run.all(parts, progress);
+    if let Err(failure) = ended {
+        let event = Event::Away {
+            subject: Subject::Drain,
+            failure: failure.clone(),
+        };
+        let now = Timestamp::now();
+        parts.alerts.note(event, now);
+        // There is no report to put its troubles in; `status` tells them.
+        parts.alerts.end(now, END_WAIT);
+        return Err(failure);
+    }
     run.finish(parts, started)
 }
 
@@ -316,12 +330,17 @@ impl<'a> Run<'a> {
     /// Shuts a store's gate and says so in the report.
     pub(super) fn shut(
         &mut self,
-        parts: &Parts,
+        parts: &mut Parts,
         name: StoreName,
         failure: Failure,
         now: Timestamp,
     ) {
         self.note(Some(name), None, &failure);
+        let event = Event::Away {
+            subject: Subject::Store(name),
+            failure: failure.clone(),
+        };
+        parts.alerts.note(event, now);
         self.gates
             .entry(name)
             .or_default()
@@ -348,6 +367,18 @@ impl<'a> Run<'a> {
     }
 
     fn finish(mut self, parts: &mut Parts, started: Instant) -> Result<DrainReport, Failure> {
+        let now = Timestamp::now();
+        // Only here: a store that answers and then fails again is not back.
+        let open = self
+            .gates
+            .iter()
+            .filter(|(_, gate)| gate.closed().is_none());
+        let back = open.map(|(&name, _)| Subject::Store(name));
+        for subject in back.chain([Subject::Drain]) {
+            parts.alerts.note(Event::Back { subject }, now);
+        }
+        self.report.trimmed = bounds::keep(parts, now)?;
+        self.report.trouble.extend(parts.alerts.end(now, END_WAIT));
         let counts = parts.outbox.counts(Timestamp::now())?;
         self.report.held = counts.held;
         self.report.dead = counts.dead;
