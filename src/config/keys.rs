@@ -154,7 +154,7 @@ pub const KEYS: &[Key] = &[
     Key {
         section: "alert",
         name: "command",
-        doc: "A program and its arguments, run without a shell, with an alert's text on stdin; it is ended after 10 s, and 3 s after the drain's end.",
+        doc: "A program and its arguments that get an alert's text on stdin, without a shell. Ended after 10 s, or 3 s after the drain.",
         slot: Slot::Texts(|c| &mut c.alert.command),
         check: None,
     },

@@ -80,7 +80,7 @@ pub(super) fn keep(parts: &mut Parts, now: Timestamp) -> Result<u64, Failure> {
                 count: dead,
                 max: parts.dead.max,
             };
-            parts.alerts.note(event, now);
+            parts.alerts.note(&event, now);
         } else {
             parts.alerts.within_bounds();
         }
@@ -93,7 +93,7 @@ pub(super) fn keep(parts: &mut Parts, now: Timestamp) -> Result<u64, Failure> {
             None => "a line that names no page".into(),
         },
     };
-    parts.alerts.note(event, now);
+    parts.alerts.note(&event, now);
     parts.alerts.trimming(&many, now);
     fail::fail_point!("dead.before_trim");
     let ids = old.iter().chain(&many).map(|letter| letter.id).collect();

@@ -82,7 +82,7 @@ pub fn drain(
             failure: failure.clone(),
         };
         let now = Timestamp::now();
-        parts.alerts.note(event, now);
+        parts.alerts.note(&event, now);
         // There is no report to put its troubles in; `status` tells them.
         parts.alerts.end(now, END_WAIT);
         return Err(failure);
@@ -340,7 +340,7 @@ impl<'a> Run<'a> {
             subject: Subject::Store(name),
             failure: failure.clone(),
         };
-        parts.alerts.note(event, now);
+        parts.alerts.note(&event, now);
         self.gates
             .entry(name)
             .or_default()
@@ -375,7 +375,7 @@ impl<'a> Run<'a> {
             .filter(|(_, gate)| gate.closed().is_none());
         let back = open.map(|(&name, _)| Subject::Store(name));
         for subject in back.chain([Subject::Drain]) {
-            parts.alerts.note(Event::Back { subject }, now);
+            parts.alerts.note(&Event::Back { subject }, now);
         }
         self.report.trimmed = bounds::keep(parts, now)?;
         self.report.trouble.extend(parts.alerts.end(now, END_WAIT));

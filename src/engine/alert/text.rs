@@ -11,6 +11,8 @@ use crate::outbox::DeadLetter;
 const LONGEST_TEXT: usize = 4096;
 /// The longest title, in characters.
 const LONGEST_TITLE: usize = 200;
+/// The longest list in it, in the same units: leaves room for a title, what comes after, and "late".
+const LONGEST_LIST: usize = 3500;
 /// Dead letters that a digest lists.
 const MOST_LISTED: usize = 10;
 /// The longest page path in a list, in characters; its end says most.
@@ -148,7 +150,10 @@ pub(super) fn of_event(wiki: &str, event: &Event, since: Timestamp, now: Timesta
             None,
             *count,
             now,
-            &format!("wiki {wiki}: dropping the {} oldest dead letters", count),
+            &match count {
+                1 => format!("wiki {wiki}: dropping the oldest dead letter"),
+                _ => format!("wiki {wiki}: dropping the {count} oldest dead letters"),
+            },
             &format!(
                 "to keep dead.max and dead.max_age; the oldest is of {}\nTold once while it goes on.\nNext: wiki-sync dlq list",
                 tail(&plain(oldest), LONGEST_PATH)
@@ -184,11 +189,17 @@ pub(super) fn of_letters(wiki: &str, letters: &[&DeadLetter], now: Timestamp) ->
         );
     }
     let mut body = String::new();
+    let mut listed = 0;
     for letter in letters.iter().take(MOST_LISTED) {
-        writeln!(body, "- {}", line(letter)).expect("writing to a string cannot fail");
+        let line = format!("- {}\n", line(letter));
+        if units(&body) + units(&line) > LONGEST_LIST {
+            break;
+        }
+        body.push_str(&line);
+        listed += 1;
     }
-    if letters.len() > MOST_LISTED {
-        let more = letters.len() - MOST_LISTED;
+    if letters.len() > listed {
+        let more = letters.len() - listed;
         writeln!(body, "and {more} more").expect("writing to a string cannot fail");
     }
     body.push_str("Next: wiki-sync dlq list");
@@ -233,6 +244,10 @@ fn tail(text: &str, most: usize) -> String {
         .into_iter()
         .chain(text.chars().skip(length - most + 1))
         .collect()
+}
+
+fn units(text: &str) -> usize {
+    text.encode_utf16().count()
 }
 
 /// Cuts to what Telegram takes.
