@@ -211,6 +211,40 @@ fn killed_before_or_after_telling_it_is_told_at_least_once_and_a_dead_letter_nev
 }
 
 #[test]
+fn a_store_that_is_away_is_told_once_over_many_drains_and_once_when_it_is_back() {
+    let bot = Bot::start(200);
+    let mut wiki = wiki_that_tells(&bot);
+    wiki.env
+        .insert("WIKI_SYNC_RETRY_PROBES".into(), "0.1, 0.2".into());
+    // No folder for the vectors can be made there.
+    wiki.write(".wiki-sync/vectors", "");
+    let told = || bot.requests().len();
+    wiki.ws(&["drain", "--no-wait"]).code(75);
+    assert_eq!(told(), 0, "the schedule is not used up");
+    wiki.ws(&["drain"]).code(75);
+    assert_eq!(told(), 1);
+    wiki.ws(&["drain"]).code(75);
+    wiki.ws(&["drain", "--no-wait"]).code(75);
+    assert_eq!(told(), 1, "one outage, one alert");
+    wiki.remove(".wiki-sync/vectors");
+    wiki.drain();
+    wiki.drain();
+    let text = |at: usize| bot.requests()[at].1["text"].as_str().unwrap().to_owned();
+    assert_eq!(told(), 2);
+    assert!(
+        text(0).starts_with("wiki repo: vectors is away\n"),
+        "{}",
+        text(0)
+    );
+    assert!(
+        text(1).starts_with("wiki repo: vectors is back\n"),
+        "{}",
+        text(1)
+    );
+    assert_no_token(&wiki);
+}
+
+#[test]
 fn a_command_is_told_and_knows_no_token() {
     let mut wiki = Wiki::small();
     wiki.env

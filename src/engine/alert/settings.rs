@@ -260,10 +260,6 @@ impl DeliveryPolicy {
 mod tests {
     use super::*;
 
-    fn token(text: &str) -> Option<Secret> {
-        Some(Secret::new(text))
-    }
-
     #[test]
     fn a_channel_that_was_meant_and_cannot_be_used_is_told() {
         let chat = AlertSettings {
@@ -273,9 +269,9 @@ mod tests {
         let none = AlertSettings::default();
         for (settings, given, reason) in [
             (&chat, Ok(None), "there is no token"),
-            (&none, Ok(token("1:x")), "chat_id is not set"),
-            (&chat, Ok(token("1:x/../y")), "token is none"),
-            (&chat, Ok(token("")), "token is none"),
+            (&none, Ok(Some(Secret::new("1:x"))), "chat_id is not set"),
+            (&chat, Ok(Some(Secret::new("1:x/../y"))), "token is none"),
+            (&chat, Ok(Some(Secret::new(""))), "token is none"),
             (
                 &chat,
                 Err(Failure::new(FailureKind::Refused, "cannot read it")),
@@ -287,7 +283,7 @@ mod tests {
             assert!(wrong[0].reason.contains(reason), "{wrong:?}");
             assert!(!format!("{wrong:?}").contains("1:x"), "{wrong:?}");
         }
-        let (channels, wrong) = chat.channels(Ok(token(" 1:A_b-c\n")), Path::new("/"));
+        let (channels, wrong) = chat.channels(Ok(Some(Secret::new(" 1:A_b-c\n"))), Path::new("/"));
         assert_eq!((channels.len(), wrong.len()), (1, 0));
         assert!(!format!("{channels:?}").contains("A_b-c"), "{channels:?}");
         let (channels, wrong) = none.channels(Ok(None), Path::new("/"));

@@ -245,6 +245,31 @@ fn an_outage_is_told_only_after_the_schedule_and_then_only_is_it_told_to_be_over
 }
 
 #[test]
+fn that_no_drain_can_run_is_told_and_that_they_run_again() {
+    let wiki = Wiki::new(Answer::Ok);
+    let away = || Event::Away {
+        subject: Subject::Drain,
+        failure: Failure::new(FailureKind::Down, "cannot reach the outbox"),
+    };
+    for minute in [0, 60, 120] {
+        wiki.drain(at(minute), |alerts| alerts.note(&away(), at(minute)));
+    }
+    let back = Event::Back {
+        subject: Subject::Drain,
+    };
+    wiki.drain(at(180), |alerts| alerts.note(&back, at(180)));
+    assert_eq!(
+        wiki.titles(),
+        ["wiki w: no drain can run", "wiki w: drains run again"]
+    );
+    let request = &wiki.server.requests()[1];
+    assert_eq!(
+        (&request.body["kind"], &request.body["store"]),
+        (&"drain_back".into(), &Value::Null)
+    );
+}
+
+#[test]
 fn what_waits_for_a_neighbour_or_the_user_is_never_told_and_a_refusal_at_once() {
     let wiki = Wiki::new(Answer::Ok);
     for kind in [FailureKind::Busy, FailureKind::Waiting] {
