@@ -113,7 +113,11 @@ fn assert_no_token(wiki: &Wiki) {
 #[test]
 fn a_dead_letter_is_one_request_and_the_next_drains_make_none() {
     let bot = Bot::start(200);
-    let wiki = wiki_that_tells(&bot);
+    let mut wiki = wiki_that_tells(&bot);
+    // A proxy is nothing for what goes to this machine.
+    for name in ["ALL_PROXY", "HTTP_PROXY", "http_proxy"] {
+        wiki.env.insert(name.into(), "http://127.0.0.1:1".into());
+    }
     wiki.write("wiki-output/나쁜.md", b"\xff\n");
     let drained = wiki.json(3, &["drain"]);
     assert_eq!(drained["dlq"], 1, "{drained}");
@@ -319,4 +323,44 @@ fn dead_letters_beyond_the_bound_are_told_then_dropped_the_oldest_first() {
         wiki.json(3, &["drain", "--set", "dead.max=2"]);
     }
     assert_eq!(bot.requests().len(), 4, "{:?}", titles());
+}
+
+#[test]
+fn killed_while_the_bound_is_kept_the_letters_are_told_and_dropped_once() {
+    for point in ["dead.before_trim", "dead.trimmed"] {
+        let bot = Bot::start(200);
+        let wiki = wiki_that_tells(&bot);
+        for name in ["a", "b", "c"] {
+            wiki.write(&format!("wiki-output/bad-{name}.md"), b"\xff\n");
+        }
+        wiki.json(3, &["drain"]);
+        let args = ["drain", "--no-scan", "--set", "dead.max=2"];
+        assert!(wiki.killed_at(point, &args), "{point} is passed");
+        let drained = wiki.json(3, &args);
+        assert_eq!(drained["dead"], 2, "{point}: {drained}");
+        let status = wiki.json(0, &["status"]);
+        let told = u64::try_from(bot.requests().len()).unwrap();
+        let owed = status["alerts"]["undelivered"].as_u64().unwrap();
+        // Told twice only if the kill came between the request and our knowing of its answer.
+        assert!((2..=3).contains(&(told + owed)), "{point}: {told} {owed}");
+    }
+}
+
+#[test]
+fn a_command_that_hangs_ends_with_the_drain() {
+    let wiki = Wiki::small();
+    wiki.write(
+        "wiki-sync.toml",
+        "[alert]\ncommand = [\"sh\", \"-c\", \"echo $$ > pid; exec sleep 600\"]\n",
+    );
+    wiki.write("wiki-output/bad.md", b"\xff\n");
+    let drained = wiki.json(3, &["drain"]);
+    let trouble = drained["trouble"].to_string();
+    assert!(trouble.contains("not delivered by command"), "{trouble}");
+    let pid = std::fs::read_to_string(wiki.root().join("pid")).unwrap();
+    let alive = std::process::Command::new("kill")
+        .args(["-0", pid.trim()])
+        .output()
+        .unwrap();
+    assert!(!alive.status.success(), "process {pid} is still there");
 }

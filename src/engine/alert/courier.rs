@@ -6,7 +6,7 @@ use std::sync::mpsc::{
 use std::thread;
 use std::time::Instant;
 
-use super::book::Parcel;
+use super::deliveries::Parcel;
 use super::send::{Running, Sender, Undelivered};
 use super::settings::Channel;
 use crate::model::Timestamp;

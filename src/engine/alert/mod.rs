@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `settings.rs` | which channels there are |
 //! | `text.rs` | the words |
-//! | `book.rs` | the tables: what goes on, what is to be told, what was not delivered yet |
+//! | `book.rs` | the tables, and what is away |
+//! | `letters.rs` | which dead letters were told |
+//! | `deliveries.rs` | what is to be delivered, and what became of it |
 //! | `courier.rs` | a thread for each channel |
 //! | `send.rs` | sending one message, in bounded time |
 //!
@@ -14,6 +16,8 @@
 
 mod book;
 mod courier;
+mod deliveries;
+mod letters;
 mod send;
 mod settings;
 mod text;
