@@ -6,6 +6,7 @@ use super::error::CommandError;
 use super::root::{self, Root};
 use crate::config::{Config, FILE_NAME, Layers};
 use crate::engine::Parts;
+use crate::engine::alert::{Alerts, Secret, TOKEN_VARIABLE};
 use crate::model::{Failure, FailureKind, StoreName, Timestamp};
 use crate::outbox::Outbox;
 use crate::state::{Receipts, StateDir};
@@ -140,7 +141,42 @@ impl Workspace {
             outbox,
             stores,
             policy: self.config.retry.clone(),
+            alerts: self.alerts()?,
+            dead: self.config.dead.clone(),
         })
+    }
+
+    fn alerts(&self) -> Result<Alerts, Failure> {
+        let settings = &self.config.alert;
+        let channels = settings.channels(self.telegram_token(), &self.root.path);
+        let folder = self.root.path.file_name().unwrap_or_default();
+        Alerts::open(
+            &self.state.database(),
+            &folder.to_string_lossy(),
+            channels,
+            &self.config.retry,
+        )
+    }
+
+    /// Reads the bot's token: from the environment, else from its file.
+    fn telegram_token(&self) -> Result<Option<Secret>, Failure> {
+        if let Ok(token) = std::env::var(TOKEN_VARIABLE)
+            && !token.trim().is_empty()
+        {
+            return Ok(Some(Secret::new(&token)));
+        }
+        let file = &self.config.alert.token_file;
+        if file.is_empty() {
+            return Ok(None);
+        }
+        match std::fs::read_to_string(self.root.path.join(file)) {
+            Ok(token) => Ok(Some(Secret::new(&token))),
+            Err(e) => Err(Failure::from_error(
+                FailureKind::Refused,
+                &format!("cannot read alert.telegram.token_file {file:?}"),
+                &e,
+            )),
+        }
     }
 }
 

@@ -174,7 +174,12 @@ impl Out {
     /// Prints troubles, each with what to do.
     pub(crate) fn troubles(&mut self, troubles: &[Trouble]) {
         self.bounded(troubles, |one| {
-            let whose = one.store.unwrap_or("page");
+            let whose = match (one.store, one.pages) {
+                (Some(store), _) => format!("{store} "),
+                // It concerns neither a store nor a page: an alert that was not delivered.
+                (None, 0) => String::new(),
+                (None, _) => "page ".into(),
+            };
             let pages = match one.pages {
                 0 => String::new(),
                 pages => format!(" ({})", count(pages, "page")),
@@ -191,7 +196,7 @@ impl Out {
                 None => String::new(),
             };
             format!(
-                "  {whose} {}{pages}:{path} {}{hint}",
+                "  {whose}{}{pages}:{path} {}{hint}",
                 one.kind,
                 clean(&one.reason)
             )

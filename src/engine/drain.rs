@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::alert::{END_WAIT, Event, Subject};
 use super::batch::Visit;
+use super::bounds;
 use super::gate::Gate;
 use super::report::{DrainReport, StoreReport, gather, trouble};
 use super::scan::{Findings, Scan, combined_fingerprint};
@@ -88,9 +90,31 @@ pub fn drain(
     progress: &mut dyn Progress,
 ) -> Result<DrainReport, Failure> {
     let started = Instant::now();
+    parts.alerts.begin(Timestamp::now());
     let mut run = Run::new(options, parts);
-    run.all(parts, progress)?;
+    let ended = run.all(parts, progress);
+    if let Err(failure) = ended {
+        let event = Event::Away {
+            subject: Subject::Drain,
+            failure: failure.clone(),
+        };
+        let now = Timestamp::now();
+        parts.alerts.note(&event, now);
+        // There is no report to put its troubles in; `status` tells them.
+        parts.alerts.end(now, END_WAIT);
+        return Err(failure);
+    }
     run.finish(parts, started)
+}
+
+/// What is to be done after a step.
+enum Next {
+    /// The next step, at once.
+    Go,
+    /// The next step, after a while.
+    Wait(Duration),
+    /// Nothing is due and nothing is to be waited for.
+    End,
 }
 
 /// One drain under way.
@@ -140,47 +164,73 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Goes on until nothing is due, and over outages of the outbox or the state along the probes' schedule.
     fn all(&mut self, parts: &mut Parts, progress: &mut dyn Progress) -> Result<(), Failure> {
-        self.begin(parts, progress)?;
+        let mut outage = Gate::default();
+        let mut begun = false;
         let mut idle_since = Instant::now();
         loop {
             if self.options.stop.is_wished() {
                 self.report.stopped = true;
                 return Ok(());
             }
-            if self.batch(parts, progress)? {
-                idle_since = Instant::now();
-                continue;
-            }
-            let Some(left) = self.left() else {
-                return Ok(());
+            let next = if begun {
+                self.step(parts, &mut idle_since, progress)
+            } else {
+                self.begin(parts, progress).map(|()| Next::Go)
             };
-            if left == 0 {
-                return Ok(());
-            }
-            let now = Timestamp::now();
-            let next_job = parts.outbox.next_due()?;
-            let owed = parts.outbox.counts(now)?.held > 0;
-            let next_probe = parts
-                .stores
-                .iter()
-                .filter_map(|store| self.gates[&store.name()].probe_at())
-                .min();
-            let due = [next_job, next_probe.filter(|_| owed)]
-                .into_iter()
-                .flatten()
-                .min();
-            match due {
-                Some(due) if self.options.wait => {
-                    std::thread::sleep(now.until(due).clamp(LEAST_WAIT, POLL));
-                    self.probe(parts, progress)?;
+            match next {
+                Ok(Next::End) => return Ok(()),
+                Ok(next) => {
+                    begun = true;
+                    outage.proved();
+                    if let Next::Wait(wait) = next {
+                        std::thread::sleep(wait);
+                    }
                 }
-                Some(_) | None if idle_since.elapsed() < self.options.timeout => {
-                    std::thread::sleep(POLL);
+                Err(failure) if failure.kind == FailureKind::Down && self.options.wait => {
+                    outage.shut(failure.clone(), &parts.policy, Timestamp::now());
+                    let Some(probe) = outage.probe_at() else {
+                        return Err(failure);
+                    };
+                    progress.waits(&failure.reason);
+                    while Timestamp::now() < probe && !self.options.stop.is_wished() {
+                        std::thread::sleep(POLL.min(Timestamp::now().until(probe)));
+                    }
                 }
-                Some(_) | None => return Ok(()),
+                Err(failure) => return Err(failure),
             }
         }
+    }
+
+    /// One batch, or one look at what is to be waited for.
+    fn step(
+        &mut self,
+        parts: &mut Parts,
+        idle_since: &mut Instant,
+        progress: &mut dyn Progress,
+    ) -> Result<Next, Failure> {
+        if self.batch(parts, progress)? {
+            *idle_since = Instant::now();
+            return Ok(Next::Go);
+        }
+        if self.left().is_none() {
+            return Ok(Next::End);
+        }
+        self.probe(parts, progress)?;
+        let now = Timestamp::now();
+        let next_job = parts.outbox.next_due()?;
+        let owed = parts.outbox.counts(now)?.held > 0;
+        let probes = parts.stores.iter().map(|store| &self.gates[&store.name()]);
+        let next_probe = probes.filter_map(Gate::probe_at).min();
+        let due = [next_job, next_probe.filter(|_| owed)]
+            .into_iter()
+            .flatten();
+        Ok(match due.min() {
+            Some(due) if self.options.wait => Next::Wait(now.until(due).clamp(LEAST_WAIT, POLL)),
+            Some(_) | None if idle_since.elapsed() < self.options.timeout => Next::Wait(POLL),
+            Some(_) | None => Next::End,
+        })
     }
 
     /// How many jobs may still be claimed; `None` once the bound is reached.
@@ -347,12 +397,17 @@ impl<'a> Run<'a> {
     /// Shuts a store's gate and says so in the report.
     pub(super) fn shut(
         &mut self,
-        parts: &Parts,
+        parts: &mut Parts,
         name: StoreName,
         failure: Failure,
         now: Timestamp,
     ) {
         self.note(Some(name), None, &failure);
+        let event = Event::Away {
+            subject: Subject::Store(name),
+            failure: failure.clone(),
+        };
+        parts.alerts.note(&event, now);
         self.gates
             .entry(name)
             .or_default()
@@ -371,6 +426,18 @@ impl<'a> Run<'a> {
     }
 
     fn finish(mut self, parts: &mut Parts, started: Instant) -> Result<DrainReport, Failure> {
+        let now = Timestamp::now();
+        // Only here: a store that answers and then fails again is not back.
+        let open = self
+            .gates
+            .iter()
+            .filter(|(_, gate)| gate.closed().is_none());
+        let back = open.map(|(&name, _)| Subject::Store(name));
+        for subject in back.chain([Subject::Drain]) {
+            parts.alerts.note(&Event::Back { subject }, now);
+        }
+        self.report.trimmed = bounds::keep(parts, now)?;
+        self.report.trouble.extend(parts.alerts.end(now, END_WAIT));
         let counts = parts.outbox.counts(Timestamp::now())?;
         self.report.held = counts.held;
         self.report.dead = counts.dead;

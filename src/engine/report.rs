@@ -42,6 +42,8 @@ pub struct DrainReport {
     pub dead: u64,
     /// It was told to stop before everything was done.
     pub stopped: bool,
+    /// Dead letters that this drain dropped to keep their bounds.
+    pub trimmed: u64,
 }
 
 /// What a drain did to one store.
@@ -64,7 +66,7 @@ pub struct StoreReport {
 pub struct Trouble {
     /// The store, where it was one.
     pub store: Option<&'static str>,
-    /// `down`, `busy`, `waiting`, `refused`, `transient` or `rejected`.
+    /// `down`, `busy`, `waiting`, `refused`, `transient` or `rejected`; `alert` when a person could not be told.
     pub kind: &'static str,
     /// A page it concerns, where it concerns one.
     pub path: Option<String>,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use serde::Serialize;
 
 use crate::engine::Parts;
+use crate::engine::alert::AlertStatus;
 use crate::engine::report::{Skipped, Trouble, trouble};
 use crate::engine::scan::Scan;
 use crate::model::{Failure, FailureKind, StoreName, Timestamp};
@@ -20,6 +21,9 @@ pub struct StatusReport {
     pub stores: BTreeMap<&'static str, StoreStatus>,
     /// The watcher.
     pub watch: WatchStatus,
+    /// Who is told of incidents, where anybody is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alerts: Option<AlertStatus>,
     /// Pages in the folder.
     pub pages: u64,
     /// Pages that differ from their receipts or HEAD and that no job waits for yet.
@@ -168,8 +172,11 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
             since: job.since.0,
         })
         .collect();
+    report.alerts = parts.alerts.status()?;
     report.fresh = unannounced == 0
         && counts.waiting + counts.delayed + counts.in_flight + counts.held + counts.dead == 0
         && report.trouble.is_empty();
+    // A channel that cannot be used makes no page less fresh.
+    report.trouble.extend(parts.alerts.wrong());
     Ok(report)
 }

@@ -16,6 +16,7 @@ const MIGRATIONS: &[&str] = &[concat!(
     include_str!("schema/001_state.sql"),
     include_str!("schema/001_outbox.sql"),
     include_str!("schema/001_graph.sql"),
+    include_str!("schema/001_alerts.sql"),
 )];
 
 /// The version that all of them together make.

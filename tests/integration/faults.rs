@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use wiki_sync::engine::alert::Alerts;
+use wiki_sync::engine::bounds::DeadBounds;
 use wiki_sync::engine::drain::{DrainOptions, drain};
 use wiki_sync::engine::report::{DrainReport, VerifyReport};
 use wiki_sync::engine::verify::verify;
@@ -59,6 +61,14 @@ fn parts(root: &Path, plan: &Plan) -> Parts {
             probes: short(&[10, 30, 90, 270]),
             ..RetryPolicy::default()
         },
+        alerts: Alerts::open(
+            &state.database(),
+            "wiki",
+            (Vec::new(), Vec::new()),
+            &RetryPolicy::default(),
+        )
+        .unwrap(),
+        dead: DeadBounds::default(),
         state,
         stores,
     }

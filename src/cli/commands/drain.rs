@@ -154,6 +154,13 @@ fn print(out: &mut Out, report: &DrainReport, delayed: u64) {
         let title = out.paint(Style::Bad, title).into_owned();
         out.trouble(format_args!("{title}; `wiki-sync dlq list` shows them"));
     }
+    if report.trimmed > 0 {
+        let title = format!("dropped: {}", count(report.trimmed, "dead letter"));
+        let title = out.paint(Style::Warn, title).into_owned();
+        out.trouble(format_args!(
+            "{title}, the oldest beyond dead.max or dead.max_age"
+        ));
+    }
     out.troubles(&report.trouble);
     if report.held == 0 && report.dead == 0 && delayed == 0 && report.trouble.is_empty() {
         let done = out.paint(Style::Good, "nothing is owed").into_owned();
