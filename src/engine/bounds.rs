@@ -29,26 +29,16 @@ impl Default for DeadBounds {
 /// The part of a bound, in percent, from which on a person is warned.
 const NEAR_PERCENT: u32 = 90;
 
-/// The letters beyond the bounds.
-#[derive(Debug, PartialEq, Eq)]
-struct Beyond<'a> {
-    /// Too old. Their pages, if they still are what they were, die and are told anew.
-    old: Vec<&'a DeadLetter>,
-    /// Too many.
-    many: Vec<&'a DeadLetter>,
-}
-
 impl DeadBounds {
-    fn beyond<'a>(&self, letters: &'a [DeadLetter], now: Timestamp) -> Beyond<'a> {
-        let (old, rest): (Vec<_>, Vec<_>) = letters
-            .iter()
-            .partition(|letter| letter.dead_at.until(now) > self.max_age);
+    /// Returns the letters beyond the bounds, oldest first: the too old, then as many as are too many.
+    fn beyond<'a>(&self, letters: &'a [DeadLetter], now: Timestamp) -> Vec<&'a DeadLetter> {
+        let mut oldest_first: Vec<_> = letters.iter().collect();
+        oldest_first.sort_by_key(|letter| (letter.dead_at, letter.id));
+        let old = oldest_first.partition_point(|letter| letter.dead_at.until(now) > self.max_age);
         let max = usize::try_from(self.max).unwrap_or(usize::MAX);
-        let over = rest.len().saturating_sub(max);
-        Beyond {
-            old,
-            many: rest[..over].to_vec(),
-        }
+        let many = oldest_first.len().saturating_sub(max);
+        oldest_first.truncate(old.max(many));
+        oldest_first
     }
 
     fn is_near(&self, letters: &[DeadLetter], now: Timestamp) -> bool {
@@ -72,9 +62,8 @@ pub(super) fn keep(parts: &mut Parts, now: Timestamp) -> Result<u64, Failure> {
     }
     let letters = parts.outbox.dead()?;
     parts.alerts.letters(&letters, now, now);
-    let Beyond { old, many } = parts.dead.beyond(&letters, now);
-    let oldest = old.iter().chain(&many).min_by_key(|letter| letter.dead_at);
-    let Some(oldest) = oldest else {
+    let beyond = parts.dead.beyond(&letters, now);
+    let Some(oldest) = beyond.first() else {
         if parts.dead.is_near(&letters, now) {
             let event = Event::NearlyFull {
                 count: dead,
@@ -87,16 +76,16 @@ pub(super) fn keep(parts: &mut Parts, now: Timestamp) -> Result<u64, Failure> {
         return Ok(0);
     };
     let event = Event::Trimmed {
-        count: (old.len() + many.len()) as u64,
+        count: beyond.len() as u64,
         oldest: match &oldest.path {
             Some(path) => path.to_string(),
             None => "a line that names no page".into(),
         },
     };
     parts.alerts.note(&event, now);
-    parts.alerts.trimming(&many, now);
+    parts.alerts.trimming(&beyond, now);
     fail::fail_point!("dead.before_trim");
-    let ids = old.iter().chain(&many).map(|letter| letter.id).collect();
+    let ids = beyond.iter().map(|letter| letter.id).collect();
     let dropped = parts.outbox.drop_dead(&Which::Ids(ids))?;
     fail::fail_point!("dead.trimmed");
     Ok(dropped)
@@ -125,22 +114,18 @@ mod tests {
             max: 3,
             max_age: DAY * 10,
         };
-        for (days, now, old, many) in [
-            (&[1, 2, 3][..], 5, &[][..], &[][..]),
-            (&[1, 2, 3, 4, 5], 5, &[], &[1, 2]),
-            (&[1, 2, 3, 4, 5], 13, &[1, 2], &[]),
-            (&[1, 5, 6, 7, 8], 12, &[1], &[2]),
+        for (days, now, gone) in [
+            (&[1, 2, 3][..], 5, &[][..]),
+            (&[1, 2, 3, 4, 5], 5, &[1, 2]),
+            (&[1, 2, 3, 4, 5], 14, &[1, 2, 3]),
+            (&[5, 1, 6, 7, 8], 12, &[2, 1]),
             // Of a clock that was ahead.
-            (&[50], 12, &[], &[]),
+            (&[50], 12, &[]),
         ] {
             let letters = of_days(days);
             let beyond = bounds.beyond(&letters, Timestamp(0).plus(DAY * now));
-            let ids = |letters: &[&DeadLetter]| letters.iter().map(|l| l.id).collect::<Vec<_>>();
-            assert_eq!(
-                (ids(&beyond.old), ids(&beyond.many)),
-                (old.to_vec(), many.to_vec()),
-                "{days:?} on day {now}"
-            );
+            let ids: Vec<_> = beyond.iter().map(|letter| letter.id).collect();
+            assert_eq!(ids, gone, "{days:?} on day {now}");
         }
     }
 

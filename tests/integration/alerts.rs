@@ -320,7 +320,10 @@ fn dead_letters_beyond_the_bound_are_told_then_dropped_the_oldest_first() {
     );
     // Its page is still bad: it dies and another goes, and nobody is told again and again.
     for _ in 0..3 {
-        wiki.json(3, &["drain", "--set", "dead.max=2"]);
+        // One that does not bring the dropped page's letter back, then one that does.
+        wiki.json(3, &["drain", "--no-scan", "--set", "dead.max=2"]);
+        let drained = wiki.json(3, &["drain", "--set", "dead.max=2"]);
+        assert_eq!(drained["trimmed"], 1, "{drained}");
     }
     assert_eq!(bot.requests().len(), 4, "{:?}", titles());
 }
