@@ -1,5 +1,6 @@
 //! The progress bar: on stderr, only for a person who is looking, only when it takes long enough.
 
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -50,7 +51,7 @@ impl Progress for Bar {
 
     fn waits(&mut self, why: &str) {
         if self.wanted {
-            eprintln!("waiting: {why}");
+            let _ = writeln!(std::io::stderr(), "waiting: {why}");
         }
     }
 }

@@ -79,7 +79,7 @@ impl Scan<'_> {
         looked: &mut dyn FnMut(u64),
     ) -> Result<Findings, Failure> {
         let mut findings = Findings::default();
-        let mut sides = self.ask_stores(&mut findings);
+        let sides = self.ask_stores(&mut findings);
         let fingerprint = combined_fingerprint(self.stores);
         let mut letters: BTreeMap<&str, &DeadLetter> = BTreeMap::new();
         for letter in self.dead {
@@ -89,103 +89,41 @@ impl Scan<'_> {
                 letters.insert(path.as_str(), letter);
             }
         }
-        let mut known = Cursor::new(self.receipts);
-        let mut gone = 0_u64;
-        let wiki = self.wiki;
-        let mut merge =
-            |page: Option<(PagePath, FileStat)>, findings: &mut Findings| -> Result<(), Failure> {
-                // First everything that sorts before this page: it is remembered or held, and not on disk.
-                loop {
-                    let before = page.as_ref().map(|(path, _)| path.as_str());
-                    let Some(path) = next_path(&mut known, &sides, &letters, before)? else {
-                        break;
-                    };
-                    let remembered = known.take(&path)?;
-                    let head = sides.iter_mut().find_map(|side| side.take(&path));
-                    let letter = letters.remove(path.as_str());
-                    let given = remembered
-                        .as_ref()
-                        .is_some_and(|known| !known.receipts.is_empty());
-                    let Ok(path) = PagePath::parse(&path) else {
-                        continue;
-                    };
-                    if findings
-                        .blind
-                        .iter()
-                        .any(|folder| is_below(path.as_str(), folder))
-                    {
-                        continue;
-                    }
-                    // Held by HEAD and rightly not on disk: outside a sparse checkout.
-                    let head = match head {
-                        Some(mark) if !is_exempt(self.stores, &path)? => Some(mark),
-                        Some(_) | None => None,
-                    };
-                    let judged = sides.iter().any(|side| side.holds.is_some());
-                    if head.is_some() || (given && !judged) {
-                        gone += 1;
-                    }
-                    if head.is_some() || given || letter.is_some() {
-                        found(Job::for_page(path, None))?;
-                    }
-                }
-                let Some((path, stat)) = page else {
-                    return Ok(());
-                };
-                let remembered = known.take(path.as_str())?;
-                let mut present = Present {
-                    wiki,
-                    path: &path,
-                    stat,
-                    seen: remembered.as_ref().and_then(|known| known.file),
-                    version: None,
-                };
-                let mut owes = false;
-                for side in &mut sides {
-                    let head = side.take(path.as_str());
-                    if !owes {
-                        let store = &mut self.stores[side.at];
-                        owes = side.owes(
-                            store.as_mut(),
-                            remembered.as_ref(),
-                            head.as_deref(),
-                            &mut present,
-                        )?;
-                    }
-                }
-                if let Some(letter) = letters.remove(path.as_str()) {
-                    // It rests only as long as nothing has changed; else a visit supersedes it.
-                    owes = present.version() != letter.death.version
-                        || letter.death.fingerprint != fingerprint;
-                }
-                if owes {
-                    let sha = present.known_sha();
-                    found(Job::for_page(path, sha))?;
-                } else if let Some(seen) = present.seen_again() {
-                    findings.seen_again.push((path, seen));
-                }
-                Ok(())
-            };
-        wiki.walk(&mut |entry| match entry {
+        let mut merge = Merge {
+            wiki: self.wiki,
+            stores: self.stores,
+            known: Cursor::new(self.receipts),
+            sides,
+            letters,
+            fingerprint,
+            gone: 0,
+            found,
+            findings,
+        };
+        self.wiki.walk(&mut |entry| match entry {
             Entry::Skipped(skipped) => {
-                findings.skipped.push(skipped);
+                merge.findings.skipped.push(skipped);
                 Ok(())
             }
             Entry::Blind { folder, failure } => {
-                findings.skipped.push(Skipped {
+                merge.findings.skipped.push(Skipped {
                     path: folder.clone(),
                     reason: failure.reason,
                 });
-                findings.blind.push(folder);
+                merge.findings.blind.push(folder);
                 Ok(())
             }
             Entry::Page { path, stat } => {
-                findings.pages += 1;
-                looked(findings.pages);
-                merge(Some((path, stat)), &mut findings)
+                merge.findings.pages += 1;
+                looked(merge.findings.pages);
+                merge.absent_before(Some(path.as_str()))?;
+                merge.present(path, stat)
             }
         })?;
-        merge(None, &mut findings)?;
+        merge.absent_before(None)?;
+        let Merge {
+            gone, mut findings, ..
+        } = merge;
         findings.accident = self.judge_gone(gone, findings.pages)?;
         Ok(findings)
     }
@@ -247,6 +185,80 @@ impl Scan<'_> {
         }
         let gone = gone.saturating_sub(moved);
         Ok(mass(gone).then_some(Accident { gone, of }))
+    }
+}
+
+/// The merge under way: each sequence stands at its next path.
+struct Merge<'a> {
+    wiki: &'a Wiki,
+    stores: &'a mut [Box<dyn Store>],
+    known: Cursor<'a>,
+    sides: Vec<Side>,
+    letters: BTreeMap<&'a str, &'a DeadLetter>,
+    fingerprint: String,
+    /// Pages that HEAD (or, without one, any store) still holds and that are not on disk.
+    gone: u64,
+    found: &'a mut dyn FnMut(Job) -> Result<(), Failure>,
+    findings: Findings,
+}
+
+impl Merge<'_> {
+    /// Takes everything that sorts before a page on disk: it is remembered or held, and not on disk.
+    fn absent_before(&mut self, page: Option<&str>) -> Result<(), Failure> {
+        while let Some(path) = next_path(&mut self.known, &self.sides, &self.letters, page)? {
+            let remembered = self.known.take(&path)?;
+            let head = self.sides.iter_mut().find_map(|side| side.take(&path));
+            let is_dead = self.letters.remove(path.as_str()).is_some();
+            let mut blind = self.findings.blind.iter();
+            if blind.any(|folder| is_below(&path, folder)) {
+                continue;
+            }
+            let Ok(path) = PagePath::parse(&path) else {
+                continue;
+            };
+            let given = remembered.is_some_and(|known| !known.receipts.is_empty());
+            // Held by HEAD and rightly not on disk: outside a sparse checkout.
+            let held = head.is_some() && !is_exempt(self.stores, &path)?;
+            let judged = self.sides.iter().any(|side| side.holds.is_some());
+            if held || (given && !judged && self.wiki.is_page(path.as_str())) {
+                self.gone += 1;
+            }
+            if held || given || is_dead {
+                (self.found)(Job::for_page(path, None))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn present(&mut self, path: PagePath, stat: FileStat) -> Result<(), Failure> {
+        let remembered = self.known.take(path.as_str())?;
+        let mut present = Present {
+            wiki: self.wiki,
+            path: &path,
+            stat,
+            seen: remembered.as_ref().and_then(|known| known.file),
+            version: None,
+        };
+        let mut owes = false;
+        for side in &mut self.sides {
+            let head = side.take(path.as_str());
+            if !owes {
+                let store = self.stores[side.at].as_mut();
+                owes = side.owes(store, remembered.as_ref(), head.as_deref(), &mut present)?;
+            }
+        }
+        if let Some(letter) = self.letters.remove(path.as_str()) {
+            // It rests only as long as nothing has changed; else a visit supersedes it.
+            owes = present.version() != letter.death.version
+                || letter.death.fingerprint != self.fingerprint;
+        }
+        if owes {
+            let sha = present.known_sha();
+            (self.found)(Job::for_page(path, sha))?;
+        } else if let Some(seen) = present.seen_again() {
+            self.findings.seen_again.push((path, seen));
+        }
+        Ok(())
     }
 }
 

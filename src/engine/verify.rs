@@ -5,8 +5,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::report::{Drift, DriftKind, Trouble, VerifyReport, gather, trouble};
 use super::{Parts, Progress};
 use crate::model::{Failure, Job, Page, PagePath, StoreName, Timestamp};
+use crate::state::Receipts;
 use crate::stores::{Holding, Store};
-use crate::wiki::{Entry, Reading, Skipped, is_below};
+use crate::wiki::{Entry, Reading, Skipped, Wiki, is_below};
 
 /// What one store holds, as read from it.
 struct Side {
@@ -84,20 +85,9 @@ pub fn verify(parts: &mut Parts, progress: &mut dyn Progress) -> Result<VerifyRe
             }
             Entry::Page { path, .. } => path,
         };
-        let (page, version) = match wiki.read(&path) {
-            Reading::Page { text, sha, .. } => {
-                let labels = receipts.labels(&path)?;
-                (Some(Page::new(path.clone(), text, labels)), sha.to_string())
-            }
+        let Some((page, version)) = read(wiki, receipts, &path, &mut report)? else {
             // Gone since the walk: the next verify will tell.
-            Reading::Absent => return Ok(()),
-            Reading::Bad { failure, version } => {
-                report.skipped.push(Skipped {
-                    path: path.to_string(),
-                    reason: failure.reason,
-                });
-                (None, version)
-            }
+            return Ok(());
         };
         report.pages += 1;
         progress.at("verifying", report.pages, 0);
@@ -152,6 +142,30 @@ impl Side {
             kind,
         }
     }
+}
+
+/// Reads a page, with what stands for its content; the page is `None` where it is none that could be applied, which is
+/// noted in the report.
+fn read(
+    wiki: &Wiki,
+    receipts: &Receipts,
+    path: &PagePath,
+    report: &mut VerifyReport,
+) -> Result<Option<(Option<Page>, String)>, Failure> {
+    Ok(match wiki.read(path) {
+        Reading::Page { text, sha, .. } => {
+            let page = Page::new(path.clone(), text, receipts.labels(path)?);
+            Some((Some(page), sha.to_string()))
+        }
+        Reading::Absent => None,
+        Reading::Bad { failure, version } => {
+            report.skipped.push(Skipped {
+                path: path.to_string(),
+                reason: failure.reason,
+            });
+            Some((None, version))
+        }
+    })
 }
 
 /// Reads every store's inventory; a store that cannot be read is noted in the report.
