@@ -228,7 +228,7 @@ fn environment() -> Result<Vec<(String, String)>, CommandError> {
     Ok(ours)
 }
 
-pub(crate) use wired::{backlinks, broken, orphans, search};
+pub(crate) use wired::{backlinks, broken, conflicts, orphans, search};
 
 /// What stands behind the settings today.
 mod wired {
@@ -239,7 +239,7 @@ mod wired {
     use crate::cli::commands::search::Found;
     use crate::model::Failure;
     use crate::outbox::{Outbox, SqliteOutbox};
-    use crate::query::graph::{self, BrokenRow, FindError, LinkRow, PageRow};
+    use crate::query::graph::{self, BrokenRow, ConflictRow, FindError, LinkRow, PageRow};
     use crate::state::{Receipts, open_db};
     use crate::stores::Store;
     use crate::stores::git::{GitSettings, GitStore};
@@ -337,6 +337,11 @@ mod wired {
         Ok(into_rows(graph::orphans(&graph_db(ws)?)?))
     }
 
+    /// Returns the pages whose paths differ only by case or Unicode form.
+    pub(crate) fn conflicts(ws: &Workspace) -> Result<Vec<Row>, Failure> {
+        Ok(into_rows(graph::conflicts(&graph_db(ws)?)?))
+    }
+
     fn graph_db(ws: &Workspace) -> Result<rusqlite::Connection, Failure> {
         ws.state.create()?;
         open_db(&ws.state.database())
@@ -374,6 +379,22 @@ mod wired {
                 line: Some(link.line),
                 ambiguous: Some(link.ambiguous),
                 leads_to: link.leads_to,
+            }
+        }
+    }
+
+    impl From<ConflictRow> for Row {
+        fn from(page: ConflictRow) -> Self {
+            Self {
+                path: page.path,
+                title: page.title,
+                kind: page.kind.into(),
+                label: page.label,
+                anchor: page.anchor,
+                target: Some(page.with.join(", ")),
+                line: None,
+                ambiguous: None,
+                leads_to: None,
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::batch::{Errand, Visit, Work};
-use crate::model::{Change, Failure, PagePath, StoreName};
+use crate::model::{Change, Failure, FailureKind, PagePath, StoreName};
 use crate::state::Entry;
 use crate::stores::{Outcome, Store};
 
@@ -54,6 +54,7 @@ impl Visit<'_, '_, '_> {
 
     /// Picks what a store still owes of the group; `None` when that is nothing.
     fn share(&mut self, at: usize, errands: &mut [Errand]) -> Result<Option<Share>, Failure> {
+        self.check_identity(at)?;
         let store = self.parts.stores[at].as_ref();
         let mut share = Share {
             at,
@@ -81,6 +82,22 @@ impl Visit<'_, '_, '_> {
             share.changes.push(change);
         }
         Ok((!share.changes.is_empty()).then_some(share))
+    }
+
+    /// Shuts a store's gate when it is no longer the one that its receipts speak of; the probe then begins anew with it.
+    fn check_identity(&mut self, at: usize) -> Result<(), Failure> {
+        let store = &mut self.parts.stores[at];
+        let name = store.name();
+        if store.is_witnessed() || self.run.gates[&name].closed().is_some() {
+            return Ok(());
+        }
+        let failure = match store.identity() {
+            Ok(identity) if self.parts.receipts.recognise(name, &identity)? => return Ok(()),
+            Ok(_) => Failure::new(FailureKind::Down, "it was replaced while we worked"),
+            Err(failure) => failure,
+        };
+        self.run.shut(self.parts, name, failure, self.now);
+        Ok(())
     }
 
     /// Whether the receipt says that the change was made.
@@ -137,6 +154,7 @@ impl Visit<'_, '_, '_> {
         let report = self.run.report.stores.entry(share.name.as_str());
         let report = report.or_default();
         let mut entries = Vec::new();
+        let mut removed = 0;
         let changes = share.whose.into_iter().zip(&share.changes);
         for ((which, change), outcome) in changes.zip(outcomes) {
             if let Ok(applied) = &outcome {
@@ -151,11 +169,15 @@ impl Visit<'_, '_, '_> {
                     }
                     Change::Remove(path) => {
                         report.removed += u64::from(applied.changed);
+                        removed += u64::from(applied.changed);
                         Entry::Gone(path.clone())
                     }
                 });
             }
             errands[which].outcomes[share.at] = Some(outcome);
+        }
+        if self.parts.stores[share.at].is_witnessed() {
+            self.run.removed += removed;
         }
         // The epoch of a store that did not answer is not known to be reached.
         answered.then(|| {

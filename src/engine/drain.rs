@@ -70,8 +70,6 @@ const BATCH: usize = 1_000;
 /// How long a claimed job stays hidden from others. Longer than the slowest batch, else two workers visit the
 /// same page: wasteful, harmless. The checkout's lock is the true fence.
 const LEASE: Duration = Duration::from_mins(5);
-/// Workers that died with a job in their hands before it is suspected of having killed them.
-const SUSPECT: u32 = 2;
 /// How often to look for new jobs while waiting for some.
 const POLL: Duration = Duration::from_millis(100);
 /// The least wait for a job that is due and cannot be had, its page being in other hands.
@@ -127,19 +125,11 @@ pub(super) struct Run<'a> {
     pub(super) fingerprint: String,
     /// What the last look at all pages said; `None` before the first.
     pub(super) findings: Option<Findings>,
-    /// What the witnessed stores held when they were asked; `None` before that.
-    pub(super) head: Option<Head>,
+    /// Pages removed from a witnessed store in this drain.
+    pub(super) removed: u64,
     /// How often a page moved on while it was applied.
     pub(super) rounds: HashMap<PagePath, u32>,
     claimed: u64,
-}
-
-/// What the witnessed stores hold.
-#[derive(Debug, Default)]
-pub(super) struct Head {
-    /// Whether any store could say.
-    pub(super) is_known: bool,
-    pub(super) pages: HashSet<PagePath>,
 }
 
 impl<'a> Run<'a> {
@@ -158,7 +148,7 @@ impl<'a> Run<'a> {
             letters: HashMap::new(),
             fingerprint: combined_fingerprint(&parts.stores),
             findings: None,
-            head: None,
+            removed: 0,
             rounds: HashMap::new(),
             claimed: 0,
         }
@@ -217,7 +207,9 @@ impl<'a> Run<'a> {
         if self.left().is_none() {
             return Ok(Next::End);
         }
-        self.probe(parts, progress)?;
+        if self.probe(parts, progress)? {
+            return Ok(Next::Go);
+        }
         let now = Timestamp::now();
         let next_job = parts.outbox.next_due()?;
         let owed = parts.outbox.counts(now)?.held > 0;
@@ -245,12 +237,11 @@ impl<'a> Run<'a> {
     fn begin(&mut self, parts: &mut Parts, progress: &mut dyn Progress) -> Result<(), Failure> {
         let _lock = lock(parts, self.options, progress)?;
         let now = Timestamp::now();
-        parts.receipts.count_deaths()?;
-        parts.outbox.recover(true, now)?;
+        Self::recover(parts, now)?;
         for at in 0..parts.stores.len() {
             let name = parts.stores[at].name();
             match recognise(parts, at) {
-                Ok(()) => {
+                Ok(_) => {
                     parts.outbox.release(Some(name), now)?;
                 }
                 Err(failure) => self.shut(parts, name, failure, now),
@@ -262,11 +253,7 @@ impl<'a> Run<'a> {
                 parts.outbox.release(Some(name), now)?;
             }
         }
-        for letter in parts.outbox.dead()? {
-            if let Some(path) = letter.path.clone() {
-                self.letters.insert(path, letter);
-            }
-        }
+        self.read_letters(parts)?;
         let counts = parts.outbox.counts(now)?;
         self.report.enqueued = counts.waiting + counts.delayed + counts.held;
         if self.options.scan {
@@ -284,6 +271,20 @@ impl<'a> Run<'a> {
         let letters: Vec<_> = self.letters.values().cloned().collect();
         let mut jobs: Vec<Job> = Vec::new();
         let mut enqueued = Enqueued::default();
+        let gates = self.gates.iter();
+        let open: Vec<StoreName> = gates
+            .filter(|(_, gate)| gate.closed().is_none())
+            .map(|(&name, _)| name)
+            .collect();
+        let mut held = HashSet::new();
+        if parts.outbox.counts(now)?.held > 0 {
+            let pending = parts.outbox.pending(usize::MAX)?.into_iter();
+            held.extend(
+                pending
+                    .filter(|job| job.held_for.is_some())
+                    .map(|job| job.path),
+            );
+        }
         let Parts {
             wiki,
             receipts,
@@ -296,6 +297,7 @@ impl<'a> Run<'a> {
             receipts,
             stores,
             dead: &letters,
+            removed: 0,
         };
         let mut enqueue = |jobs: &mut Vec<Job>| -> Result<(), Failure> {
             let some = outbox.enqueue(jobs, now)?;
@@ -305,7 +307,12 @@ impl<'a> Run<'a> {
             Ok(())
         };
         let mut findings = scan.run(
-            &mut |job| {
+            &mut |mut job, owed| {
+                // A hold is for one store; another that can be reached and owes the page must get it meanwhile. An event
+                // that names no content ends the hold.
+                if held.contains(&job.path) && owed.iter().any(|store| open.contains(store)) {
+                    job.sha = None;
+                }
                 jobs.push(job);
                 if jobs.len() < ENQUEUE {
                     return Ok(());
@@ -331,6 +338,24 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Reads which dead letters rest now: a person or a neighbour may have taken some back.
+    fn read_letters(&mut self, parts: &mut Parts) -> Result<(), Failure> {
+        let letters = parts.outbox.dead()?.into_iter();
+        self.letters = letters
+            .filter_map(|letter| Some((letter.path.clone()?, letter)))
+            .collect();
+        Ok(())
+    }
+
+    /// Takes back what the dead had in hand. Only under the checkout's lock.
+    fn recover(parts: &mut Parts, now: Timestamp) -> Result<(), Failure> {
+        if let Some((path, version)) = parts.state.take_mark()? {
+            parts.receipts.count_death(&path, &version)?;
+        }
+        parts.outbox.recover(true, now)?;
+        Ok(())
+    }
+
     /// Claims and visits one batch; says whether there was anything to claim.
     fn batch(&mut self, parts: &mut Parts, progress: &mut dyn Progress) -> Result<bool, Failure> {
         let Some(left) = self.left() else {
@@ -338,18 +363,18 @@ impl<'a> Run<'a> {
         };
         let _lock = lock(parts, self.options, progress)?;
         let now = Timestamp::now();
-        parts.outbox.recover(true, now)?;
+        Self::recover(parts, now)?;
         let max = usize::try_from(left).unwrap_or(usize::MAX).min(BATCH);
         let claims = parts.outbox.claim(max, LEASE, now)?;
         fail::fail_point!("drain.claimed");
         if claims.is_empty() {
             return Ok(false);
         }
+        self.read_letters(parts)?;
         self.claimed += claims.len() as u64;
         let mut rest = Vec::with_capacity(claims.len());
         for claim in claims {
-            // Once may be chance, and all that were in those hands; twice makes it worth a look at each alone.
-            if claim.recoveries < SUSPECT {
+            if claim.recoveries == 0 {
                 rest.push(claim);
             } else {
                 rest.extend(Visit::new(self, parts).suspect(claim)?);
@@ -371,9 +396,10 @@ impl<'a> Run<'a> {
         Ok(true)
     }
 
-    /// Tries the stores whose probe is due, and lets their jobs go on when they answer.
-    fn probe(&mut self, parts: &mut Parts, progress: &mut dyn Progress) -> Result<(), Failure> {
+    /// Tries the stores whose probe is due, and lets their jobs go on when they answer; says whether any did.
+    fn probe(&mut self, parts: &mut Parts, progress: &mut dyn Progress) -> Result<bool, Failure> {
         let now = Timestamp::now();
+        let mut any = false;
         for at in 0..parts.stores.len() {
             let name = parts.stores[at].name();
             if self.gates[&name].probe_at().is_none_or(|due| due > now) {
@@ -381,17 +407,23 @@ impl<'a> Run<'a> {
             }
             let _lock = lock(parts, self.options, progress)?;
             match recognise(parts, at) {
-                Ok(()) => {
+                Ok(same) => {
                     self.gates.entry(name).or_default().open();
                     self.report
                         .trouble
                         .retain(|trouble| trouble.store != Some(name.as_str()));
-                    parts.outbox.release(Some(name), now)?;
+                    any |= parts.outbox.release(Some(name), now)? > 0;
+                    // Another store than before owes more than what is held for it; and of a judge that could not be
+                    // asked the scan knew nothing.
+                    if self.options.scan && (!same || parts.stores[at].is_witnessed()) {
+                        self.scan(parts, now, progress)?;
+                        any = true;
+                    }
                 }
                 Err(failure) => self.shut(parts, name, failure, now),
             }
         }
-        Ok(())
+        Ok(any)
     }
 
     /// Shuts a store's gate and says so in the report.
@@ -483,21 +515,25 @@ fn lock(
     }
 }
 
-/// Opens a store and makes sure that its receipts speak of it; those that speak of another are voided, and what
-/// the store holds is noted, so that pages gone meanwhile are removed from it.
-fn recognise(parts: &mut Parts, at: usize) -> Result<(), Failure> {
+/// Opens a store and makes sure that its receipts speak of it. Those of a store that is not recognised (new, restored
+/// from an old copy) are voided, it gets a new id, and what it holds is noted, so that pages gone meanwhile are removed
+/// from it. Says whether it was recognised.
+fn recognise(parts: &mut Parts, at: usize) -> Result<bool, Failure> {
     let store = &mut parts.stores[at];
     if store.is_witnessed() {
-        return store.witness().map(|_| ());
+        return store.witness().map(|_| true);
     }
     let identity = store.identity()?;
     if parts.receipts.recognise(store.name(), &identity)? {
-        return Ok(());
+        return Ok(true);
     }
     let held = store.inventory()?;
     let held: Vec<_> = held
         .iter()
         .filter_map(|holding| PagePath::parse(&holding.path).ok())
         .collect();
-    parts.receipts.adopt(store.name(), &held)
+    // The store first: killed in between, it is not recognised the next time either.
+    let identity = store.renew()?;
+    parts.receipts.adopt(store.name(), &identity, &held)?;
+    Ok(false)
 }

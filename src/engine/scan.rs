@@ -14,9 +14,12 @@ use crate::stores::Store;
 use crate::wiki::{Entry, FileStat, Reading, Wiki, is_below};
 
 /// More pages gone than this, and more than a fifth of all, looks like an accident.
-const MASS: u64 = 20;
+pub(super) const MASS: u64 = 20;
 /// How many remembered paths are read at a time.
 const CHUNK: usize = 1_000;
+
+/// Hears of a page that is not in sync, with the stores that owe it.
+pub type Found<'f> = dyn FnMut(Job, &[StoreName]) -> Result<(), Failure> + 'f;
 
 /// What a scan found, beside the jobs it handed on.
 #[derive(Debug, Clone, Default)]
@@ -54,6 +57,8 @@ pub struct Scan<'a> {
     pub stores: &'a mut [Box<dyn Store>],
     /// The dead letters, which rest.
     pub dead: &'a [DeadLetter],
+    /// Pages that this drain has removed already: they count among those gone.
+    pub removed: u64,
 }
 
 /// A store's part in the merge.
@@ -68,14 +73,14 @@ struct Side {
 }
 
 impl Scan<'_> {
-    /// Walks the pages and hands a job to `found` for each page that some store does not hold as it is, or holds
-    /// although it is gone. A page whose dead letter rests is left alone.
+    /// Walks the pages and hands a job to `found`, with the stores that owe it, for each page that some store does not hold
+    /// as it is, or holds although it is gone. A page whose dead letter rests is left alone.
     ///
     /// # Errors
     /// When the folder or the receipts cannot be read, or `found` fails.
     pub fn run(
         &mut self,
-        found: &mut dyn FnMut(Job) -> Result<(), Failure>,
+        found: &mut Found<'_>,
         looked: &mut dyn FnMut(u64),
     ) -> Result<Findings, Failure> {
         let mut findings = Findings::default();
@@ -151,9 +156,10 @@ impl Scan<'_> {
 
     /// Decides whether the pages gone look like an accident. Pages whose content reappears elsewhere have moved.
     fn judge_gone(&self, gone: u64, pages: u64) -> Result<Option<Accident>, Failure> {
+        let gone = gone + self.removed;
         let of = pages + gone;
         let mass = |gone: u64| gone > MASS && gone * 5 > of;
-        if pages == 0 && gone > 0 {
+        if pages == 0 && gone > self.removed {
             return Ok(Some(Accident { gone, of }));
         }
         if !mass(gone) {
@@ -198,7 +204,7 @@ struct Merge<'a> {
     fingerprint: String,
     /// Pages that HEAD (or, without one, any store) still holds and that are not on disk.
     gone: u64,
-    found: &'a mut dyn FnMut(Job) -> Result<(), Failure>,
+    found: &'a mut Found<'a>,
     findings: Findings,
 }
 
@@ -216,15 +222,22 @@ impl Merge<'_> {
             let Ok(path) = PagePath::parse(&path) else {
                 continue;
             };
-            let given = remembered.is_some_and(|known| !known.receipts.is_empty());
+            let mut owed: Vec<StoreName> = remembered
+                .iter()
+                .flat_map(|known| known.receipts.iter().map(|(store, _)| *store))
+                .collect();
+            let given = !owed.is_empty();
             // Held by HEAD and rightly not on disk: outside a sparse checkout.
             let held = head.is_some() && !is_exempt(self.stores, &path)?;
             let judged = self.sides.iter().any(|side| side.holds.is_some());
             if held || (given && !judged && self.wiki.is_page(path.as_str())) {
                 self.gone += 1;
             }
+            if held {
+                owed.push(StoreName::Git);
+            }
             if held || given || is_dead {
-                (self.found)(Job::for_page(path, None))?;
+                (self.found)(Job::for_page(path, None), &owed)?;
             }
         }
         Ok(())
@@ -239,14 +252,15 @@ impl Merge<'_> {
             seen: remembered.as_ref().and_then(|known| known.file),
             version: None,
         };
-        let mut owes = false;
+        let mut owed = Vec::new();
         for side in &mut self.sides {
             let head = side.take(path.as_str());
-            if !owes {
-                let store = self.stores[side.at].as_mut();
-                owes = side.owes(store, remembered.as_ref(), head.as_deref(), &mut present)?;
+            let store = self.stores[side.at].as_mut();
+            if side.owes(store, remembered.as_ref(), head.as_deref(), &mut present)? {
+                owed.push(side.name);
             }
         }
+        let mut owes = !owed.is_empty();
         if let Some(letter) = self.letters.remove(path.as_str()) {
             // It rests only as long as nothing has changed; else a visit supersedes it.
             owes = present.version() != letter.death.version
@@ -254,7 +268,7 @@ impl Merge<'_> {
         }
         if owes {
             let sha = present.known_sha();
-            (self.found)(Job::for_page(path, sha))?;
+            (self.found)(Job::for_page(path, sha), &owed)?;
         } else if let Some(seen) = present.seen_again() {
             self.findings.seen_again.push((path, seen));
         }

@@ -9,6 +9,8 @@ use crate::wiki::Reading;
 const AGAIN_MS: i64 = 300;
 /// How often a page may move on in one drain before it is held.
 const MOST_ROUNDS: u32 = 10;
+/// What stands for the content of a page that is gone.
+pub(super) const ABSENT: &str = "absent";
 /// Bound of a dead letter's reason, in bytes.
 const MOST_REASON: usize = 4 << 10;
 
@@ -64,7 +66,7 @@ impl Visit<'_, '_, '_> {
                 return Settle::Swallow;
             }
             Work::Put { page, .. } => page.sha.to_string(),
-            Work::Remove | Work::Forget => String::new(),
+            Work::Remove | Work::Forget => ABSENT.into(),
         };
         // The worst failure decides: a page that can never be applied, then one that failed, then waiting.
         let names: Vec<_> = self.parts.stores.iter().map(|store| store.name()).collect();

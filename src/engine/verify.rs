@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::report::{Drift, DriftKind, Trouble, VerifyReport, gather, trouble};
 use super::{Parts, Progress};
 use crate::model::{Failure, Job, Page, PagePath, StoreName, Timestamp};
+use crate::outbox::Pending;
 use crate::state::Receipts;
 use crate::stores::{Holding, Store};
 use crate::wiki::{Entry, Reading, Skipped, Wiki, is_below};
@@ -37,19 +38,7 @@ pub fn verify(parts: &mut Parts, progress: &mut dyn Progress) -> Result<VerifyRe
     let pending = parts.outbox.pending(usize::MAX)?;
     let letters = parts.outbox.dead()?;
     report.dead = letters.len() as u64;
-    for job in &pending {
-        if let Some(store) = job.held_for {
-            let held = Trouble {
-                store: Some(store.as_str()),
-                kind: "held",
-                path: Some(job.path.to_string()),
-                reason: job.reason.clone(),
-                hint: None,
-                pages: 1,
-            };
-            gather(&mut report.held, held);
-        }
-    }
+    report.held = held(&pending);
     let excused = Excused {
         owed: pending
             .into_iter()
@@ -97,7 +86,15 @@ pub fn verify(parts: &mut Parts, progress: &mut dyn Progress) -> Result<VerifyRe
             let held = side.holdings.remove(path.as_str());
             let Some(page) = &page else { continue };
             let store = stores[side.at].as_mut();
-            let expected = store.expected(page)?;
+            let expected = match store.expected(page) {
+                Ok(expected) => expected,
+                // One page under a filter, say: the others are judged all the same.
+                Err(failure) => {
+                    let path = Some(path.to_string());
+                    gather(&mut report.unread, trouble(Some(side.name), path, &failure));
+                    continue;
+                }
+            };
             if expected.is_none()
                 && let Some(why) = store.exempt(&path)?
             {
@@ -115,15 +112,12 @@ pub fn verify(parts: &mut Parts, progress: &mut dyn Progress) -> Result<VerifyRe
         Ok(())
     })?;
     for side in &mut sides {
-        for path in std::mem::take(&mut side.holdings).into_keys() {
-            let is_hidden = blind.iter().any(|folder| is_below(&path, folder));
-            if !excused.owed.contains(&path)
-                && !is_hidden
-                && !is_exempt(stores[side.at].as_mut(), &path)?
-            {
-                report.drift.push(side.drift(&path, DriftKind::Orphan));
-            }
-        }
+        let store = stores[side.at].as_mut();
+        report.drift.extend(orphans(side, store, &excused, &blind)?);
+    }
+    // Whoever reads the report may take his time; nobody shall wait for him.
+    for store in stores {
+        store.rest();
     }
     report.drift.sort();
     report.skipped.sort();
@@ -132,6 +126,25 @@ pub fn verify(parts: &mut Parts, progress: &mut dyn Progress) -> Result<VerifyRe
         && report.dead == 0
         && report.unread.is_empty();
     Ok(report)
+}
+
+/// Returns why pages wait, one entry per store and reason.
+fn held(pending: &[Pending]) -> Vec<Trouble> {
+    let mut held = Vec::new();
+    for job in pending {
+        if let Some(store) = job.held_for {
+            let one = Trouble {
+                store: Some(store.as_str()),
+                kind: "held",
+                path: Some(job.path.to_string()),
+                reason: job.reason.clone(),
+                hint: None,
+                pages: 1,
+            };
+            gather(&mut held, one);
+        }
+    }
+    held
 }
 
 impl Side {
@@ -187,6 +200,23 @@ fn read_stores(parts: &mut Parts, report: &mut VerifyReport) -> Vec<Side> {
         }
     }
     sides
+}
+
+/// Returns what is left in a store after every page on disk has been looked at.
+fn orphans(
+    side: &mut Side,
+    store: &mut dyn Store,
+    excused: &Excused,
+    blind: &[String],
+) -> Result<Vec<Drift>, Failure> {
+    let mut drift = Vec::new();
+    for path in std::mem::take(&mut side.holdings).into_keys() {
+        let is_hidden = blind.iter().any(|folder| is_below(&path, folder));
+        if !excused.owed.contains(&path) && !is_hidden && !is_exempt(store, &path)? {
+            drift.push(side.drift(&path, DriftKind::Orphan));
+        }
+    }
+    Ok(drift)
 }
 
 /// Compares what a store holds of a page with what it must hold.

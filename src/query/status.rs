@@ -114,9 +114,10 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
         receipts: &parts.receipts,
         stores: &mut parts.stores,
         dead: &letters,
+        removed: 0,
     }
     .run(
-        &mut |job| {
+        &mut |job, _| {
             unannounced += u64::from(!announced.contains(job.path.as_str()));
             Ok(())
         },

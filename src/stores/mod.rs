@@ -64,6 +64,13 @@ pub trait Store {
     /// Of the kinds `Down`, `Busy` and `Refused`.
     fn identity(&mut self) -> Result<Identity, Failure>;
 
+    /// Gives the store a new id, durable on return, so that no earlier copy of it can be taken for it; returns its
+    /// identity.
+    ///
+    /// # Errors
+    /// As [`Store::identity`].
+    fn renew(&mut self) -> Result<Identity, Failure>;
+
     /// Makes the changes durable in the store and raises its epoch to `epoch`; returns one outcome per
     /// change. The same page never stands twice in `changes`. One page's failure does not stop the others.
     ///

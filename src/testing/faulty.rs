@@ -88,6 +88,11 @@ impl Store for Faulty {
         self.inner.identity()
     }
 
+    fn renew(&mut self) -> Result<Identity, Failure> {
+        self.answers()?;
+        self.inner.renew()
+    }
+
     fn apply(&mut self, changes: &[Change], epoch: i64) -> Result<Vec<Outcome>, Failure> {
         let mut seen = std::collections::HashSet::new();
         assert!(

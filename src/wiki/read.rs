@@ -158,7 +158,8 @@ impl Wiki {
             if parts.peek().is_none() {
                 return Ok(meta.is_file().then(|| FileStat::of(&meta)));
             }
-            if !meta.is_dir() {
+            // A link on the way, or another repository, which the walk leaves out too.
+            if !meta.is_dir() || fs::symlink_metadata(at.join(".git")).is_ok() {
                 return Ok(None);
             }
         }
@@ -168,7 +169,10 @@ impl Wiki {
 
 /// A file that we may not read stays so until somebody changes that, which shows in its times.
 fn kind_of(error: &io::Error) -> FailureKind {
-    if error.kind() == io::ErrorKind::PermissionDenied {
+    if matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidFilename
+    ) {
         FailureKind::Rejected
     } else {
         FailureKind::Transient

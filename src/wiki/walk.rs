@@ -44,7 +44,42 @@ pub struct Skipped {
     pub reason: String,
 }
 
+/// What is in a folder: its path (a folder's with a slash at the end), its kind, the entry itself, and why it is not to
+/// be looked at.
+type Inside = (
+    String,
+    fs::FileType,
+    Option<fs::DirEntry>,
+    Option<&'static str>,
+);
+
 impl Wiki {
+    /// Lists a folder in the order of the whole paths below it.
+    fn list(&self, entries: fs::ReadDir, name: &str) -> io::Result<Vec<Inside>> {
+        let mut inside = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            let kind = match entry.file_type() {
+                Ok(kind) => kind,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                Err(e) => return Err(e),
+            };
+            let file_name = entry.file_name();
+            let Some(text) = file_name.to_str() else {
+                let shown = format!("{name}/{}", file_name.to_string_lossy());
+                if kind.is_dir() || self.is_page(&shown) {
+                    inside.push((shown, kind, None, Some("its name is not UTF-8")));
+                }
+                continue;
+            };
+            // A folder sorts as if its name ended in `/`, which is the order of whole paths.
+            let path = format!("{name}/{text}{}", if kind.is_dir() { "/" } else { "" });
+            inside.push((path, kind, Some(entry), None));
+        }
+        inside.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        Ok(inside)
+    }
+
     /// Visits every page and everything that only looks like one, in the order of the paths' bytes.
     ///
     /// Reads one folder at a time, so memory does not grow with the wiki but with its largest folder. A
@@ -72,25 +107,17 @@ impl Wiki {
         name: &str,
         visit: &mut dyn FnMut(Entry) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let mut inside = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(|e| unreadable(folder, &e))?;
-            let kind = entry
-                .file_type()
-                .map_err(|e| unreadable(&entry.path(), &e))?;
-            let file_name = entry.file_name();
-            let Some(text) = file_name.to_str() else {
-                let shown = format!("{name}/{}", file_name.to_string_lossy());
-                if kind.is_dir() || self.is_page(&shown) {
-                    inside.push((shown.clone(), kind, None, Some("its name is not UTF-8")));
-                }
-                continue;
-            };
-            // A folder sorts as if its name ended in `/`, which is the order of whole paths.
-            let path = format!("{name}/{text}{}", if kind.is_dir() { "/" } else { "" });
-            inside.push((path, kind, Some(entry), None));
-        }
-        inside.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let inside = match self.list(entries, name) {
+            Ok(inside) => inside,
+            // Gone between opening and reading: the next walk will tell.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => {
+                return visit(Entry::Blind {
+                    folder: name.into(),
+                    failure: unreadable(folder, &e),
+                });
+            }
+        };
         for (path, kind, entry, trouble) in inside {
             let (Some(entry), None) = (entry, trouble) else {
                 skip(visit, &path, trouble.unwrap_or_default())?;

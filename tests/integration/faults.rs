@@ -8,7 +8,7 @@ use wiki_sync::engine::bounds::DeadBounds;
 use wiki_sync::engine::drain::{DrainOptions, drain};
 use wiki_sync::engine::report::{DrainReport, VerifyReport};
 use wiki_sync::engine::verify::verify;
-use wiki_sync::engine::{Parts, Silent};
+use wiki_sync::engine::{Parts, Progress, Silent};
 use wiki_sync::model::{FailureKind, RetryPolicy, StoreName, Timestamp};
 use wiki_sync::outbox::SqliteOutbox;
 use wiki_sync::state::{Receipts, StateDir, open_db};
@@ -236,4 +236,97 @@ fn an_event_does_not_wake_a_resting_dead_letter() {
         "{report:?}"
     );
     assert_eq!(lab.plan.applies(), applies);
+}
+
+/// Hears of progress, and moves the wiki away once the first group is done.
+struct Vanish {
+    from: std::path::PathBuf,
+    to: std::path::PathBuf,
+}
+
+impl Progress for Vanish {
+    fn at(&mut self, what: &'static str, done: u64, _total: u64) {
+        if what == "syncing" && done > 0 && self.from.exists() {
+            std::fs::rename(&self.from, &self.to).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_wiki_that_vanishes_in_the_middle_of_a_drain_is_not_taken_for_deleted() {
+    let mut lab = lab(&[]);
+    let page = |n: u32| format!("wiki-output/p{n}.md");
+    for n in 0..1_050 {
+        lab.wiki.write(&page(n), format!("# Page {n}\n"));
+    }
+    lab.drain();
+    for n in 0..1_050 {
+        lab.wiki.write(&page(n), format!("# Page {n} again\n"));
+    }
+    let folder = lab.wiki.root().join("wiki-output");
+    let aside = lab.wiki.root().join("aside");
+    let mut vanish = Vanish {
+        from: folder.clone(),
+        to: aside.clone(),
+    };
+    let report = drain(&mut lab.parts, &DrainOptions::default(), &mut vanish).unwrap();
+    assert_eq!(
+        (report.held, report.stores["git"].removed),
+        (50, 0),
+        "{report:?}"
+    );
+    assert_eq!(lab.wiki.head_pages().len(), 1_050);
+    std::fs::rename(&aside, &folder).unwrap();
+    lab.drain();
+    assert!(lab.verify().in_sync);
+}
+
+#[test]
+fn a_store_replaced_by_an_empty_one_while_it_was_away_is_filled_again() {
+    let mut lab = lab(THREE);
+    lab.drain();
+    lab.plan.away(FailureKind::Down);
+    lab.wiki.write("wiki-output/a.md", "# A two\n");
+    let root = lab.wiki.root();
+    let plan = lab.plan.clone();
+    let replace = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(60));
+        std::fs::remove_dir_all(root.join(".wiki-sync/vectors")).unwrap();
+        plan.back();
+    });
+    // It is found away, comes back empty between two probes, and owes every page, not just the edited one.
+    for store in &mut lab.parts.stores {
+        store.rest();
+    }
+    let report = lab.drain();
+    replace.join().unwrap();
+    assert_eq!(report.held, 0, "{report:?}");
+    assert!(lab.verify().in_sync, "{:?}", lab.verify());
+}
+
+#[test]
+fn a_hold_for_one_store_lets_a_reverted_page_reach_the_others() {
+    let mut lab = lab(THREE);
+    lab.drain();
+    lab.plan.away(FailureKind::Down);
+    lab.wiki.write("wiki-output/a.md", "# A two\n");
+    assert_eq!(lab.drain().held, 1);
+    // HEAD goes back, the file stays: git owes the same text again while the job is held for the vectors.
+    lab.wiki.git(&["reset", "-q", "--soft", "HEAD~1"]);
+    lab.wiki.git(&["reset", "-q"]);
+    let report = lab.drain();
+    assert_eq!(
+        (report.held, report.stores["git"].applied),
+        (1, 1),
+        "{report:?}"
+    );
+    // And a page that is removed and comes back while its job is held.
+    lab.wiki.remove("wiki-output/b.md");
+    lab.drain();
+    lab.wiki.write("wiki-output/b.md", "# B\n");
+    lab.drain();
+    assert_eq!(lab.wiki.head_pages().len(), 3);
+    lab.plan.back();
+    lab.drain();
+    assert!(lab.verify().in_sync);
 }

@@ -20,6 +20,8 @@ pub(crate) enum GraphCommand {
     Broken,
     /// List the pages that no other page links to
     Orphans,
+    /// List the pages whose paths differ only by case or Unicode form
+    Conflicts,
 }
 
 /// A row of an answer: a link with the page it stands in, or a page.
@@ -75,6 +77,7 @@ pub(super) fn run(command: &GraphCommand, cx: &mut Context) -> Result<Exit, Comm
         }
         GraphCommand::Broken => (open::broken(&ws)?, "broken link", true),
         GraphCommand::Orphans => (open::orphans(&ws)?, "orphan", false),
+        GraphCommand::Conflicts => (open::conflicts(&ws)?, "conflict", false),
     };
     if let Some(lack) = ws.lack(StoreName::Graph)? {
         cx.out.note(lack);
@@ -128,5 +131,6 @@ fn about(row: &Row, command: &GraphCommand) -> String {
             format!("{} {why}", clean(&link))
         }
         GraphCommand::Orphans => title.into_owned(),
+        GraphCommand::Conflicts => format!("differs only by case or form from {}", clean(target)),
     }
 }

@@ -328,6 +328,11 @@ impl Store for GitStore {
         })
     }
 
+    /// Nothing is kept inside it, so it stays what it is.
+    fn renew(&mut self) -> Result<Identity, Failure> {
+        self.identity()
+    }
+
     fn apply(&mut self, changes: &[Change], _epoch: i64) -> Result<Vec<Outcome>, Failure> {
         self.cached = None;
         // Opened for each batch: configuration, attributes and packs may have changed.

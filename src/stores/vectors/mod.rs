@@ -184,6 +184,11 @@ impl VectorStore {
             self.engine.note(&meta)?;
             return Ok(meta);
         }
+        self.new_meta()
+    }
+
+    /// Makes a meta point with a new id; durable on return.
+    fn new_meta(&mut self) -> Result<Meta, Failure> {
         let meta = Meta {
             wiki: self.settings.wiki_id.clone(),
             id: Uuid::new_v4().to_string(),
@@ -261,6 +266,12 @@ impl Store for VectorStore {
             id: meta.id,
             epoch: meta.epoch,
         })
+    }
+
+    fn renew(&mut self) -> Result<Identity, Failure> {
+        self.engine.ready(true)?;
+        let Meta { id, epoch, .. } = self.new_meta()?;
+        Ok(Identity { id, epoch })
     }
 
     fn apply(&mut self, changes: &[Change], epoch: i64) -> Result<Vec<Outcome>, Failure> {
