@@ -3,6 +3,8 @@
 #[cfg(feature = "testing")]
 mod kill;
 pub mod outbox_contract;
+#[cfg(test)]
+mod protocol;
 
 #[cfg(feature = "testing")]
 pub use kill::arm_kill_from_env;
