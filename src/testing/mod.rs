@@ -5,6 +5,8 @@ mod faulty;
 #[cfg(feature = "testing")]
 mod kill;
 pub mod outbox_contract;
+#[cfg(test)]
+mod protocol;
 
 #[cfg(feature = "testing")]
 pub use faulty::{Faulty, Plan};
