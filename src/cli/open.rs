@@ -6,7 +6,7 @@ use super::error::CommandError;
 use super::root::{self, Root};
 use crate::config::{Config, FILE_NAME, Layers};
 use crate::engine::Parts;
-use crate::model::{Failure, FailureKind};
+use crate::model::Failure;
 use crate::outbox::Outbox;
 use crate::state::{Receipts, StateDir};
 use crate::stores::Store;
@@ -78,14 +78,6 @@ impl Workspace {
     /// # Errors
     /// As the outbox's own.
     pub(crate) fn outbox(&self) -> Result<Box<dyn Outbox>, Failure> {
-        if self.config.outbox_url != "sqlite:" {
-            // The URL may hold a password, so it is not shown.
-            return Err(Failure::new(
-                FailureKind::Refused,
-                "outbox.url names an outbox that this version does not have",
-            )
-            .hint("set outbox.url to \"sqlite:\", or take the setting away"));
-        }
         self.state.create()?;
         wired::outbox(self)
     }
@@ -170,7 +162,7 @@ mod wired {
     use crate::cli::commands::graph::{GraphError, Row};
     use crate::cli::commands::search::Found;
     use crate::model::Failure;
-    use crate::outbox::{Outbox, SqliteOutbox};
+    use crate::outbox::{self, Clock, Outbox, Owner, RedisSettings};
     use crate::query::graph::{self, BrokenRow, FindError, LinkRow, PageRow};
     use crate::state::{Receipts, open_db};
     use crate::stores::Store;
@@ -180,9 +172,22 @@ mod wired {
 
     /// The key of the wiki's id among the lasting values.
     const WIKI_ID: &str = "wiki_id";
+    /// The key of the checkout's id among the lasting values.
+    const CHECKOUT_ID: &str = "checkout_id";
 
     pub(super) fn outbox(ws: &Workspace) -> Result<Box<dyn Outbox>, Failure> {
-        Ok(Box::new(SqliteOutbox::open(open_db(&ws.state.database())?)))
+        let database = ws.state.database();
+        let id = Receipts::open(&database)?.meta(CHECKOUT_ID, || Uuid::new_v4().to_string())?;
+        let choice = &ws.config.outbox;
+        let settings = RedisSettings {
+            url: choice.url.clone(),
+            key: choice.key.clone(),
+            dead_key: choice.dead_key.clone(),
+            allow_eviction: choice.allow_eviction,
+            owner: Owner::of(&ws.root.path, id),
+            clock: Clock::Server,
+        };
+        outbox::open(settings, &database)
     }
 
     pub(super) fn graph(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {

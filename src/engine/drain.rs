@@ -191,7 +191,8 @@ impl<'a> Run<'a> {
             }
         }
         let counts = parts.outbox.counts(now)?;
-        self.report.enqueued = counts.waiting + counts.delayed + counts.held;
+        // Lines that nobody has read are counted when they are, or at the end.
+        self.report.enqueued = counts.waiting - counts.unread + counts.delayed + counts.held;
         if self.options.scan {
             self.scan(parts, now, progress)?;
         }
@@ -261,16 +262,19 @@ impl<'a> Run<'a> {
         };
         let _lock = lock(parts, self.options.lock_wait)?;
         let now = Timestamp::now();
-        parts.outbox.recover(true, now)?;
+        self.report.merged += parts.outbox.recover(true, now)?.merged;
         let max = usize::try_from(left).unwrap_or(usize::MAX).min(BATCH);
         let claims = parts.outbox.claim(max, LEASE, now)?;
         fail::fail_point!("drain.claimed");
-        if claims.is_empty() {
+        self.report.enqueued += claims.read;
+        self.report.merged += claims.merged;
+        self.report.dlq += claims.buried;
+        if claims.jobs.is_empty() {
             return Ok(false);
         }
-        self.claimed += claims.len() as u64;
-        let mut rest = Vec::with_capacity(claims.len());
-        for claim in claims {
+        self.claimed += claims.jobs.len() as u64;
+        let mut rest = Vec::with_capacity(claims.jobs.len());
+        for claim in claims.jobs {
             // Once may be chance, and all that were in those hands; twice makes it worth a look at each alone.
             if claim.recoveries < SUSPECT {
                 rest.push(claim);
@@ -349,6 +353,7 @@ impl<'a> Run<'a> {
 
     fn finish(mut self, parts: &mut Parts, started: Instant) -> Result<DrainReport, Failure> {
         let counts = parts.outbox.counts(Timestamp::now())?;
+        self.report.enqueued += counts.unread;
         self.report.held = counts.held;
         self.report.dead = counts.dead;
         for store in &parts.stores {

@@ -3,6 +3,8 @@
 #[cfg(feature = "testing")]
 mod kill;
 pub mod outbox_contract;
+mod redis_server;
 
 #[cfg(feature = "testing")]
 pub use kill::arm_kill_from_env;
+pub use redis_server::RedisServer;

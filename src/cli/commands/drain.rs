@@ -62,6 +62,7 @@ pub(super) fn run(args: &DrainArgs, cx: &mut Context) -> Result<Exit, CommandErr
     let mut bar = Bar::new(&cx.out);
     let report = drain(&mut parts, &args.options(), &mut bar)?;
     drop(bar);
+    cx.warn(&parts.outbox.notes());
     let counts = parts.outbox.counts(Timestamp::now());
     let delayed = counts.as_ref().map_or(0, |counts| counts.delayed);
     if cx.out.is_json() {

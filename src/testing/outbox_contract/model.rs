@@ -168,6 +168,11 @@ impl Model {
         done
     }
 
+    /// How many jobs were merged so far.
+    pub(super) fn merged(&self) -> u64 {
+        self.ledger.merged
+    }
+
     pub(super) fn claimable(&self) -> usize {
         let free = |row: &&Row| {
             row.lent.is_none() && row.waiting.is_some_and(|item| item.when.has_come(self.now))
