@@ -88,14 +88,20 @@ impl RedisServer {
             .stderr(Stdio::null())
             .spawn()
             .expect("redis-server is installed: scripts/test does it");
-        let child = self.child.insert(child);
+        self.child = Some(child);
+        let port = self.port;
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
+            let child = self.child.as_mut().expect("just started");
             if child.try_wait().expect("a child").is_some() {
                 return false;
             }
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
-                return true;
+            // Any answer will do (it may ask for a password), but it must have read its data.
+            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                let pong = self.cli(&["PING"]);
+                if !pong.is_empty() && !pong.contains("LOADING") {
+                    return true;
+                }
             }
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -160,7 +160,7 @@ impl RedisOutbox {
                     pipe.arg("WITHSCORES").arg("LIMIT").arg(0).arg(most);
                 }
             }
-            pipe.query(c)
+            Link::many(c, &pipe)
         })?;
         let orders = std::iter::once(Key::Ready).chain(Key::LATER.into_iter().flat_map(|k| [k, k]));
         let mut due: Vec<(i64, Vec<u8>, Key)> = orders
@@ -289,13 +289,12 @@ impl RedisOutbox {
         let keys = self.link.keys.clone();
         let sizes: Vec<u64> = self.link.ask(doing, |c| {
             let mut pipe = redis::pipe();
-            pipe.atomic();
             pipe.cmd("HLEN").arg(keys.name(Key::Waiting));
             pipe.cmd("HLEN").arg(keys.name(Key::InFlight));
             for key in Key::ORDERS {
                 pipe.cmd("ZCARD").arg(keys.name(key));
             }
-            pipe.query(c)
+            Link::at_once(c, &pipe)
         })?;
         let [waiting, in_flight, orders @ ..] = sizes.as_slice() else {
             return Ok(());

@@ -7,7 +7,7 @@ use crate::model::{Failure, FailureKind, StoreName};
 pub(super) enum Key {
     /// Which checkout this outbox serves.
     Owner,
-    /// The number of the last change that this process sent; expires.
+    /// The number of the last change that this outbox sent; expires.
     Sent,
     /// The lines of producers.
     List,
@@ -106,7 +106,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Names the keys around the two lists, ours in the slot of the first; `sender` is this process.
+    /// Names the keys around the two lists, ours in the slot of the first; `sender` is this outbox.
     ///
     /// # Errors
     /// `Refused` when the lists cannot be told apart or have no name.

@@ -94,6 +94,13 @@ impl Letter {
 /// Why a line is a letter that another program laid on the list.
 const FOREIGN: &str = "laid among the dead letters by another program";
 
+/// What came of a line that another program laid there.
+enum Adopted {
+    Letter(Letter),
+    /// Its page has a letter.
+    NotNeeded,
+}
+
 /// All that is known of the dead letters.
 #[derive(Default)]
 struct Lain {
@@ -151,14 +158,15 @@ impl RedisOutbox {
         }
         let mut whole: HashSet<String> = HashSet::new();
         let mut lain = Lain::default();
-        let mut foreign = Vec::new();
+        let (mut foreign, mut twice) = (Vec::new(), Vec::new());
         for raw in self.raw_dead(doing)? {
             let of_page = str::from_utf8(&raw)
                 .ok()
                 .and_then(|line| lines_of_pages.get(line));
-            if let Some(&path) = of_page
-                && whole.insert(path.to_owned())
-            {
+            if let Some(&path) = of_page {
+                if !whole.insert(path.to_owned()) {
+                    twice.push(raw);
+                }
                 continue;
             }
             match junk.get_mut(&mark(raw.len(), &raw)).and_then(Vec::pop) {
@@ -177,19 +185,32 @@ impl RedisOutbox {
         if !gone_pages.is_empty() || !gone_junk.is_empty() {
             self.forget_letters(doing, &gone_pages, &gone_junk)?;
         }
-        self.adopt(doing, foreign, &mut lain, offset.server(now).0)?;
+        self.adopt(doing, foreign, &mut lain, &mut twice, offset.server(now).0)?;
+        for some in twice.chunks(PIECE) {
+            self.transact(doing, &[], (0, 0), Room::Any, |batch| {
+                for raw in some {
+                    batch.take_line_away(raw.clone());
+                }
+            })?;
+        }
         Ok(lain)
     }
 
-    /// Gives lines of other programs their letters. A second line of a page that has a letter goes.
+    /// Gives lines of other programs their letters. Of several lines of a page one stays.
     fn adopt(
         &mut self,
         doing: &str,
         foreign: Vec<Vec<u8>>,
         lain: &mut Lain,
+        twice: &mut Vec<Vec<u8>>,
         now: i64,
     ) -> Result<(), Failure> {
+        let mut adopted = HashSet::new();
         for raw in foreign {
+            if adopted.contains(&raw) {
+                twice.push(raw);
+                continue;
+            }
             let job = str::from_utf8(&raw)
                 .ok()
                 .and_then(|line| Job::from_line(line).ok());
@@ -199,26 +220,25 @@ impl RedisOutbox {
                 let mut letter = Letter::of_junk(id, mark(raw.len(), &raw), FOREIGN, now);
                 let Some((job, page)) = job.as_ref().zip(batch.pages.first_mut()) else {
                     batch.note_junk(&letter);
-                    return Some(letter);
+                    return Some(Adopted::Letter(letter));
                 };
                 if let Some(known) = &page.letter.now {
-                    // Laid since the letters were read, or of a page that has one.
-                    if known.line.as_bytes() != raw {
-                        batch.take_line_away(raw.clone());
-                    }
-                    return None;
+                    // Laid since the letters were read; or the page has another one.
+                    return (known.line.as_bytes() != raw).then_some(Adopted::NotNeeded);
                 }
                 letter.line = String::from_utf8_lossy(&raw).into_owned();
                 letter.attempts = job.retry;
                 page.letter.now = Some(letter.clone());
                 page.line_is_there = true;
-                Some(letter)
+                Some(Adopted::Letter(letter))
             })?;
             match (letter, paths.first()) {
-                (Some(letter), Some(path)) => {
+                (Some(Adopted::Letter(letter)), Some(path)) => {
                     lain.pages.insert(path.clone(), letter);
+                    adopted.insert(raw);
                 }
-                (Some(letter), None) => lain.junk.push((letter, raw)),
+                (Some(Adopted::Letter(letter)), None) => lain.junk.push((letter, raw)),
+                (Some(Adopted::NotNeeded), _) => twice.push(raw),
                 (None, _) => {}
             }
         }

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use redis::{Connection, FromRedisValue, RedisError, RedisResult};
+use redis::{
+    Connection, FromRedisValue, IntoConnectionInfo as _, Pipeline, RedisConnectionInfo, RedisError,
+    RedisResult, Value,
+};
+use uuid::Uuid;
 
 use super::error::{ends_connection, failure};
 use super::keys::{Key, Keys};
 use super::{RedisSettings, owner::Owner};
 use crate::model::{Failure, FailureKind};
-use crate::outbox::Worker;
 
 /// How long connecting, and each answer, may take. No call of ours waits for something to happen, so an answer that
 /// takes longer will not come.
@@ -19,6 +22,8 @@ const OLDEST: u32 = 7;
 /// A server, and the connection to it while there is one.
 pub(super) struct Link {
     client: redis::Client,
+    /// User, password and database.
+    login: RedisConnectionInfo,
     /// The server's address, without user and password.
     place: String,
     connection: Option<Connection>,
@@ -49,18 +54,29 @@ impl Link {
             // Fails when there is one already, which is as good.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        let client = redis::Client::open(settings.url.as_str()).map_err(|e| {
-            // The library's error may hold the URL's parts, and so the password.
+        // The library's error may hold the URL's parts, and so the password.
+        let unreadable = |e: RedisError| {
             Failure::new(
                 FailureKind::Refused,
                 format!("outbox.url cannot be read: {}", e.category()),
             )
             .hint("it looks like redis://user:password@host:6379/0 or unix:///path/to/socket?db=0; special characters in a password are written as %XX")
-        })?;
-        let sender = Worker::this().id.simple().to_string();
+        };
+        let told = settings
+            .url
+            .as_str()
+            .into_connection_info()
+            .map_err(unreadable)?;
+        let login = told.redis_settings().clone();
+        // The library would wait for each of its greetings in turn: we greet, see `log_in`.
+        let mute = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let client = redis::Client::open(told.set_redis_settings(mute)).map_err(unreadable)?;
+        // Not the process's: each outbox counts its own changes.
+        let sender = Uuid::new_v4().simple().to_string();
         Ok(Self {
             place: client.get_connection_info().addr().to_string(),
             client,
+            login,
             connection: None,
             keys: Keys::around(&settings.key, &settings.dead_key, &sender)?,
             mark: settings.owner.mark(),
@@ -124,9 +140,64 @@ impl Link {
             .set_read_timeout(Some(PATIENCE))
             .and_then(|()| connection.set_write_timeout(Some(PATIENCE)));
         bounded.map_err(wrong)?;
+        self.log_in(&mut connection).map_err(wrong)?;
         self.check_server(&mut connection, doing)?;
         self.check_keys(&mut connection, doing)?;
         Ok(connection)
+    }
+
+    fn log_in(&self, connection: &mut Connection) -> RedisResult<()> {
+        let mut greeting = redis::pipe();
+        if let Some(password) = self.login.password() {
+            greeting
+                .cmd("AUTH")
+                .arg(self.login.username())
+                .arg(password);
+        }
+        if self.login.db() != 0 {
+            greeting.cmd("SELECT").arg(self.login.db());
+        }
+        Self::many::<Vec<Value>>(connection, &greeting).map(drop)
+    }
+
+    /// Sends several commands and returns their answers. The library's own way waits for each answer anew after one
+    /// has not come in time.
+    pub(super) fn many<T: FromRedisValue>(
+        connection: &mut Connection,
+        commands: &Pipeline,
+    ) -> RedisResult<T> {
+        let count = commands.cmd_iter().count();
+        if count > 0 {
+            connection.send_packed_command(&commands.get_packed_pipeline())?;
+        }
+        let mut answers = Vec::with_capacity(count);
+        let mut wrong = None;
+        for _ in 0..count {
+            match connection.recv_response()? {
+                Value::ServerError(error) => wrong = wrong.or(Some(error)),
+                answer => answers.push(answer),
+            }
+        }
+        match wrong {
+            Some(error) => Err(error.into()),
+            None => Ok(redis::from_redis_value(Value::Array(answers))?),
+        }
+    }
+
+    /// As [`Self::many`], with nobody else's command between them.
+    pub(super) fn at_once<T: FromRedisValue>(
+        connection: &mut Connection,
+        commands: &Pipeline,
+    ) -> RedisResult<T> {
+        let mut all = redis::pipe();
+        all.cmd("MULTI");
+        for command in commands.cmd_iter() {
+            all.add_command(command.clone());
+        }
+        all.cmd("EXEC");
+        let mut answers: Vec<Value> = Self::many(connection, &all)?;
+        let last = answers.pop().unwrap_or(Value::Nil);
+        Ok(redis::from_redis_value(last)?)
     }
 
     /// Checks the server's version and that it never throws keys away.
@@ -188,9 +259,8 @@ impl Link {
         for name in self.keys.all() {
             types.cmd("TYPE").arg(name);
         }
-        let types: Vec<String> = types
-            .query(connection)
-            .map_err(|e| failure(doing, &self.place, &e))?;
+        let types: Vec<String> =
+            Self::many(connection, &types).map_err(|e| failure(doing, &self.place, &e))?;
         for (key, is) in Key::ALL.into_iter().zip(&types) {
             if is != "none" && is != key.kind() {
                 return Err(wrong_type(self.keys.name(key), is));

@@ -350,7 +350,7 @@ impl Outbox for RedisOutbox {
                     .arg(0)
                     .arg("WITHSCORES");
             }
-            pipe.query(c)
+            Link::many(c, &pipe)
         })?;
         let due = first.into_iter().flatten().map(|(_, score)| score);
         let earliest = due.filter(|score| score.is_finite()).reduce(f64::min);
@@ -367,7 +367,6 @@ impl Outbox for RedisOutbox {
         let keys = self.link.keys.clone();
         let n: [u64; 8] = self.link.ask(doing, |c| {
             let mut pipe = redis::pipe();
-            pipe.atomic();
             for (command, key) in [
                 ("LLEN", Key::List),
                 ("HLEN", Key::Waiting),
@@ -382,7 +381,7 @@ impl Outbox for RedisOutbox {
             pipe.cmd("ZCOUNT").arg(keys.name(Key::Delayed));
             pipe.arg(format!("({}", now.0))
                 .arg(now.plus(LONGEST_WAIT).0);
-            pipe.query(c)
+            Link::at_once(c, &pipe)
         })?;
         let [
             unread,

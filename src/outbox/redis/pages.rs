@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 
-use redis::RedisResult;
 use serde::{Deserialize, Serialize};
 
 use super::keys::Key;
@@ -551,15 +550,24 @@ impl RedisOutbox {
         let fields = [Key::Waiting, Key::InFlight, Key::Letters];
         let mut columns = Vec::new();
         if !paths.is_empty() {
-            columns = self
-                .link
-                .ask(doing, |c| -> RedisResult<Vec<Vec<Option<Vec<u8>>>>> {
-                    let mut pipe = redis::pipe();
-                    for key in fields {
-                        pipe.cmd("HMGET").arg(keys.name(key)).arg(paths);
-                    }
-                    pipe.query(c)
-                })?;
+            type Column = Vec<Option<Vec<u8>>>;
+            let read: (Column, Column, Column, Option<Vec<u8>>) = self.link.ask(doing, |c| {
+                let mut pipe = redis::pipe();
+                for key in fields {
+                    pipe.cmd("HMGET").arg(keys.name(key)).arg(paths);
+                }
+                // A change checks it, too; but what is read may make it none.
+                pipe.cmd("GET").arg(keys.name(Key::Owner));
+                Link::many(c, &pipe)
+            })?;
+            let (waiting, in_flight, letters, owner) = read;
+            columns = vec![waiting, in_flight, letters];
+            let is_ours = |mark: &Vec<u8>| {
+                *mark == self.link.mark.as_bytes() || *mark == self.link.former_mark
+            };
+            if let Some(mark) = owner.filter(|mark| !is_ours(mark)) {
+                return Err(self.link.other_owner(&mark));
+            }
         }
         let mut columns = columns.into_iter().map(Vec::into_iter);
         let mut column = || columns.next().into_iter().flatten();
