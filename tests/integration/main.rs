@@ -9,4 +9,5 @@ mod journey;
 mod kills;
 mod lost_state;
 mod moves;
+mod redis;
 mod wiki;
