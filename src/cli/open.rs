@@ -177,17 +177,18 @@ mod wired {
 
     pub(super) fn outbox(ws: &Workspace) -> Result<Box<dyn Outbox>, Failure> {
         let database = ws.state.database();
-        let id = Receipts::open(&database)?.meta(CHECKOUT_ID, || Uuid::new_v4().to_string())?;
         let choice = &ws.config.outbox;
-        let settings = RedisSettings {
-            url: choice.url.clone(),
-            key: choice.key.clone(),
-            dead_key: choice.dead_key.clone(),
-            allow_eviction: choice.allow_eviction,
-            owner: Owner::of(&ws.root.path, id),
-            clock: Clock::Server,
-        };
-        outbox::open(settings, &database)
+        outbox::open(&choice.url, &database, || {
+            let id = Receipts::open(&database)?.meta(CHECKOUT_ID, || Uuid::new_v4().to_string())?;
+            Ok(RedisSettings {
+                url: choice.url.clone(),
+                key: choice.key.clone(),
+                dead_key: choice.dead_key.clone(),
+                allow_eviction: choice.allow_eviction,
+                owner: Owner::of(&ws.root.path, id),
+                clock: Clock::Server,
+            })
+        })
     }
 
     pub(super) fn graph(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {

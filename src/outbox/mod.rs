@@ -26,16 +26,20 @@ use crate::state::open_db;
 /// The URL of the embedded outbox.
 pub const EMBEDDED: &str = "sqlite:";
 
-/// Opens the outbox that the URL names: [`EMBEDDED`], the table in the state's `database`; or a Redis server,
-/// which is not asked before the first call.
+/// Opens the outbox that the URL names: [`EMBEDDED`], the table in the state's `database`; or a Redis server, with the
+/// settings that `redis` makes, which is not asked before the first call.
 ///
 /// # Errors
-/// `Refused` when the URL names no outbox; as [`open_db`].
-pub fn open(settings: RedisSettings, database: &Path) -> Result<Box<dyn Outbox>, OutboxError> {
-    match settings.url.split_once(':') {
+/// `Refused` when the URL names no outbox; as [`open_db`] and `redis`.
+pub fn open(
+    url: &str,
+    database: &Path,
+    redis: impl FnOnce() -> Result<RedisSettings, Failure>,
+) -> Result<Box<dyn Outbox>, OutboxError> {
+    match url.split_once(':') {
         Some(("sqlite", "")) => Ok(Box::new(SqliteOutbox::open(open_db(database)?))),
         Some(("redis" | "rediss" | "redis+unix" | "unix" | "valkey" | "valkeys", _)) => {
-            Ok(Box::new(RedisOutbox::open(settings)?))
+            Ok(Box::new(RedisOutbox::open(redis()?)?))
         }
         // The URL may hold a password, so it is not shown.
         Some(_) | None => Err(Failure::new(

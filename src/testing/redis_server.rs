@@ -155,6 +155,10 @@ impl RedisServer {
     ///
     /// # Panics
     /// When `redis-cli` is not there.
+    #[expect(
+        clippy::must_use_candidate,
+        reason = "most commands are sent for what they do"
+    )]
     pub fn cli(&self, command: &[&str]) -> String {
         let output = self.client().args(command).output().expect("redis-cli");
         String::from_utf8_lossy(&output.stdout)

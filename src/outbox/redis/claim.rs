@@ -1,16 +1,17 @@
-//! Reading producers' lines, leasing what is due, taking it back, and healing what somebody's hand broke.
+//! Reading producers' lines, and leasing what is due.
 
-use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use super::change::{Batch, Room};
 use super::keys::Key;
 use super::letters::{HEAD, Letter, mark};
 use super::link::Link;
-use super::pages::{Batch, Lent, Room, Text as _, path_of};
-use super::{Clock, Offset, PIECE, RedisOutbox, claimed, distinct, enter, ms};
-use crate::model::{Failure, FailureKind, Job, PagePath, Timestamp};
+use super::pages::{is_at, path_of};
+use super::text::Lent;
+use super::{PIECE, RedisOutbox, distinct, enter, ms};
+use crate::model::{Failure, FailureKind, Job, Timestamp};
 use crate::outbox::entry::{Entry, State};
-use crate::outbox::{Claims, LONGEST_WAIT, Pending, Recovered, Standing, Worker};
+use crate::outbox::{Claimed, Claims, JobId, LONGEST_WAIT, Worker};
 
 /// The longest line that is read as a job: 1 MiB. A job is a path and a few labels.
 const LONGEST_LINE: usize = 1 << 20;
@@ -206,258 +207,11 @@ impl RedisOutbox {
         claims.jobs.extend(lent);
         Ok(())
     }
-
-    /// Takes back what is in flight: all, or what has run out.
-    pub(super) fn take_back(&mut self, all: bool, now: Timestamp) -> Result<Recovered, Failure> {
-        let doing = "cannot recover jobs";
-        let latest = now.plus(LONGEST_WAIT);
-        let is_lost = |lent: &Lent| all || lent.until < now.0 || lent.until > latest.0;
-        let mut lost = HashSet::new();
-        self.scan(doing, Key::InFlight, |path, text| {
-            if let Ok(path) = String::from_utf8(path)
-                // One that cannot be read is buried by the change.
-                && Lent::read(&path, &text).is_none_or(|lent| is_lost(&lent))
-            {
-                lost.insert(path);
-            }
-        })?;
-        let mut lost: Vec<String> = lost.into_iter().collect();
-        lost.sort();
-        let mut taken = Recovered::default();
-        for some in lost.chunks(PIECE) {
-            let piece = self.transact(doing, some, (0, 0), Room::Any, |batch| {
-                let mut taken = Recovered::default();
-                for page in &mut batch.pages {
-                    if let Some(mut lent) = page.in_flight.now.take_if(|lent| is_lost(lent)) {
-                        lent.entry.recover();
-                        taken.jobs += 1;
-                        taken.merged += u64::from(page.put_back(lent.entry));
-                    }
-                }
-                taken
-            })?;
-            taken.jobs += piece.jobs;
-            taken.merged += piece.merged;
-        }
-        Ok(taken)
-    }
-
-    /// Makes what is held in this order claimable.
-    pub(super) fn release_one(&mut self, key: Key, now: Timestamp) -> Result<u64, Failure> {
-        let doing = "cannot release held jobs";
-        let name = self.link.keys.name(key).to_owned();
-        let mut left: usize = self
-            .link
-            .ask(doing, |c| redis::cmd("ZCARD").arg(&name).query(c))?;
-        let mut released = 0;
-        while left > 0 {
-            let some: Vec<Vec<u8>> = self.link.ask(doing, |c| {
-                redis::cmd("ZRANGE")
-                    .arg(&name)
-                    .arg(0)
-                    .arg(PIECE.min(left) - 1)
-                    .query(c)
-            })?;
-            if some.is_empty() {
-                break;
-            }
-            left -= some.len();
-            let paths = distinct(some.iter().filter_map(|member| path_of(member)));
-            released += self.transact(doing, &paths, (0, 0), Room::Any, |batch| {
-                let mut released = 0;
-                for member in &some {
-                    let page = path_of(member).and_then(|path| batch.page(path));
-                    let stands = page.as_ref().and_then(|page| page.stands());
-                    match page.and_then(|page| page.waiting.now.as_mut()) {
-                        Some(entry) if is_at(stands.as_ref(), key, member) => {
-                            entry.release(now);
-                            released += 1;
-                        }
-                        Some(_) | None => batch.forget_member(key, member.clone()),
-                    }
-                }
-                released
-            })?;
-        }
-        Ok(released)
-    }
-
-    /// Makes sure that every waiting entry stands in its order, and nothing else does. That is so unless somebody's
-    /// hand, or a restored part of the keys, broke it; what it costs does not grow while it is so.
-    pub(super) fn heal(&mut self) -> Result<(), Failure> {
-        let doing = "cannot check the outbox";
-        let keys = self.link.keys.clone();
-        let sizes: Vec<u64> = self.link.ask(doing, |c| {
-            let mut pipe = redis::pipe();
-            pipe.cmd("HLEN").arg(keys.name(Key::Waiting));
-            pipe.cmd("HLEN").arg(keys.name(Key::InFlight));
-            for key in Key::ORDERS {
-                pipe.cmd("ZCARD").arg(keys.name(key));
-            }
-            Link::at_once(c, &pipe)
-        })?;
-        let [waiting, in_flight, orders @ ..] = sizes.as_slice() else {
-            return Ok(());
-        };
-        let standing: u64 = orders.iter().sum();
-        // The entries of pages in flight stand nowhere.
-        if standing <= *waiting && waiting - standing <= *in_flight {
-            return Ok(());
-        }
-        let mut paths = Vec::new();
-        self.scan(doing, Key::Waiting, |path, _| {
-            paths.extend(String::from_utf8(path).ok());
-        })?;
-        for some in paths.chunks(PIECE) {
-            self.transact(doing, some, (0, 0), Room::Any, |batch| {
-                let stands: Vec<_> = batch
-                    .pages
-                    .iter()
-                    .filter_map(|page| page.stands())
-                    .collect();
-                for stand in stands {
-                    batch.stand_again(stand);
-                }
-            })?;
-        }
-        for key in Key::ORDERS {
-            self.forget_strangers(doing, key)?;
-        }
-        Ok(())
-    }
-
-    /// Takes away what stands in an order without an entry.
-    fn forget_strangers(&mut self, doing: &str, key: Key) -> Result<(), Failure> {
-        let name = self.link.keys.name(key).to_owned();
-        let mut from = 0;
-        loop {
-            let some: Vec<Vec<u8>> = self.link.ask(doing, |c| {
-                redis::cmd("ZRANGE")
-                    .arg(&name)
-                    .arg(from)
-                    .arg(from + PIECE - 1)
-                    .query(c)
-            })?;
-            if some.is_empty() {
-                return Ok(());
-            }
-            let paths = distinct(some.iter().filter_map(|member| path_of(member)));
-            let forgotten = self.transact(doing, &paths, (0, 0), Room::Any, |batch| {
-                let mut forgotten = 0;
-                for member in &some {
-                    let page = path_of(member).and_then(|path| batch.page(path));
-                    if !is_at(page.and_then(|page| page.stands()).as_ref(), key, member) {
-                        batch.forget_member(key, member.clone());
-                        forgotten += 1;
-                    }
-                }
-                forgotten
-            })?;
-            from += some.len() - forgotten;
-        }
-    }
-
-    /// Lists what is not done, oldest first.
-    pub(super) fn list_pending(&mut self, limit: usize) -> Result<Vec<Pending>, Failure> {
-        let doing = "cannot list the outbox";
-        let now = Timestamp::now();
-        let offset = match self.clock {
-            Clock::Server => self.offset(doing, now)?,
-            Clock::Caller => Offset(0),
-        };
-        let mut found: HashMap<(i64, bool), Pending> = HashMap::new();
-        self.scan(doing, Key::Waiting, |path, text| {
-            if let Some(entry) = read_entry::<Entry>(path, &text) {
-                let standing = match entry.state {
-                    State::Ready | State::InFlight => Standing::Waiting,
-                    State::Delayed => Standing::Delayed,
-                    State::Held => Standing::Held,
-                };
-                if let Some(pending) = pending(&entry, standing, offset) {
-                    found.insert((entry.id, false), pending);
-                }
-            }
-        })?;
-        self.scan(doing, Key::InFlight, |path, text| {
-            if let Some(lent) = read_entry::<Lent>(path, &text) {
-                let standing = Standing::InFlight {
-                    worker: lent.worker.parse().ok(),
-                    since: offset.told(lent.since),
-                };
-                if let Some(pending) = pending(&lent.entry, standing, offset) {
-                    found.insert((lent.entry.id, true), pending);
-                }
-            }
-        })?;
-        let mut found: Vec<_> = found.into_iter().collect();
-        found.sort_by_key(|(id, _)| *id);
-        let mut list: Vec<Pending> = found.into_iter().map(|(_, pending)| pending).collect();
-        list.truncate(limit);
-        self.list_lines(doing, &mut list, limit, now)?;
-        Ok(list)
-    }
-
-    /// Adds the lines that nobody has read yet.
-    fn list_lines(
-        &mut self,
-        doing: &str,
-        list: &mut Vec<Pending>,
-        limit: usize,
-        now: Timestamp,
-    ) -> Result<(), Failure> {
-        let name = self.link.keys.name(Key::List).to_owned();
-        let mut from = 0;
-        while list.len() < limit {
-            let lines: Vec<Vec<u8>> = self.link.ask(doing, |c| {
-                redis::cmd("LRANGE")
-                    .arg(&name)
-                    .arg(from)
-                    .arg(from + PIECE - 1)
-                    .query(c)
-            })?;
-            if lines.is_empty() {
-                break;
-            }
-            from += lines.len();
-            let jobs = lines
-                .iter()
-                .filter_map(|line| Job::from_line(str::from_utf8(line).ok()?).ok());
-            list.extend(jobs.map(|job| Pending {
-                path: job.path,
-                standing: Standing::Waiting,
-                held_for: None,
-                reason: String::new(),
-                attempts: job.retry,
-                since: now,
-            }));
-        }
-        list.truncate(limit);
-        Ok(())
-    }
-}
-
-fn read_entry<T: super::pages::Text>(path: Vec<u8>, text: &[u8]) -> Option<T> {
-    T::read(&String::from_utf8(path).ok()?, text)
-}
-
-fn pending(entry: &Entry, standing: Standing, offset: Offset) -> Option<Pending> {
-    Some(Pending {
-        path: PagePath::parse(&entry.path).ok()?,
-        standing,
-        held_for: entry.held_for.as_deref().and_then(|name| name.parse().ok()),
-        reason: entry.reason.clone(),
-        attempts: entry.attempts,
-        since: offset.told(entry.enqueued_at),
-    })
-}
-
-fn is_at(stands: Option<&super::pages::Stand>, key: Key, member: &[u8]) -> bool {
-    stands.is_some_and(|(at, called, _)| *at == key && called == member)
 }
 
 /// What came of leasing one.
 enum Lend {
-    Lent(Box<crate::outbox::Claimed>),
+    Lent(Box<Claimed>),
     Buried,
     Gone,
 }
@@ -498,5 +252,15 @@ fn lend_one(batch: &mut Batch, key: Key, member: &[u8], now: Timestamp, until: T
             batch.bury(entry.line(entry.attempts).as_bytes(), &reason, now.0);
             Lend::Buried
         }
+    }
+}
+
+/// Returns a claimed entry as the worker gets it.
+fn claimed(entry: &Entry, token: i64, job: Job) -> Claimed {
+    Claimed {
+        id: JobId(entry.id.to_string()),
+        token,
+        job,
+        recoveries: entry.recoveries,
     }
 }

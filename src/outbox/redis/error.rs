@@ -56,13 +56,10 @@ fn sort(error: &RedisError) -> Sorted {
         ErrorKind::InvalidClientConfig | ErrorKind::Client | ErrorKind::RESP3NotSupported => {
             (Refused, Some("correct outbox.url"))
         }
-        ErrorKind::MasterNameNotFoundBySentinel
-        | ErrorKind::NoValidReplicasFoundBySentinel
-        | ErrorKind::EmptySentinelList
-        | ErrorKind::ClusterConnectionNotFound => (Down, None),
         ErrorKind::Server(kind) => sort_server(kind, error),
         ErrorKind::Extension => sort_code(&code(error)),
-        // The list may grow with the library; what is new is no reason to give a page up.
+        // Of sentinels and cluster clients, which we are not. The list may grow with the library; what is new is no
+        // reason to give up.
         _ => (Down, None),
     }
 }

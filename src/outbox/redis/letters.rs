@@ -4,17 +4,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::change::{Batch, Room};
 use super::keys::Key;
-use super::pages::{Batch, Room};
-use super::{Offset, RedisOutbox};
+use super::settings::Offset;
+use super::{PIECE, RedisOutbox};
 use crate::model::{Failure, Job, PagePath, StoreName, Timestamp};
 use crate::outbox::entry::Entry;
 use crate::outbox::{DeadLetter, Death, Which, clip};
 
 /// How much of a line is looked at to tell it from others, beside its length.
 pub(super) const HEAD: usize = 4096;
-/// Letters handled in one step.
-const PIECE: usize = 100;
 
 /// How a letter died. Times are the server's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,29 +8,35 @@
 //! There is no state between the list and the entries, and none between waiting and leased: whoever is killed, or whose
 //! answer is lost, leaves either the one or the other. A lease stands in the entry itself, so the two cannot part.
 
+mod change;
 mod claim;
 mod error;
 mod keys;
 mod letters;
 mod link;
+mod list;
 mod owner;
 mod pages;
+mod recover;
+mod settings;
+mod settle;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 pub use owner::Owner;
+pub use settings::{Clock, RedisSettings};
 
+use self::change::{Batch, Room};
 use self::keys::Key;
-use self::letters::Letter;
 use self::link::{Link, Script};
-use self::pages::{Batch, Room};
+use self::settings::Offset;
 use super::entry::Entry;
-use super::merge::Leaves;
 use super::{
-    Claimed, Claims, Counts, DeadLetter, Enqueued, JobId, Junk, LONGEST_WAIT, Outbox, OutboxError,
+    Claimed, Claims, Counts, DeadLetter, Enqueued, Junk, LONGEST_WAIT, Outbox, OutboxError,
     Pending, Recovered, Settle, Settled, Which,
 };
 use crate::model::{Failure, Job, StoreName, Timestamp};
@@ -38,58 +44,8 @@ use crate::model::{Failure, Job, StoreName, Timestamp};
 /// Jobs handled in one step: the server does nothing else meanwhile.
 const PIECE: usize = 100;
 
-/// Where an outbox in Redis is.
-#[derive(Clone)]
-pub struct RedisSettings {
-    /// `redis://`, `rediss://` or `unix://`; may hold a user and a password, and is never shown.
-    pub url: String,
-    /// The list that producers write to.
-    pub key: String,
-    /// The list of the dead letters' raw lines.
-    pub dead_key: String,
-    /// Use a server that may throw keys away when its memory is full.
-    pub allow_eviction: bool,
-    /// The checkout that it serves.
-    pub owner: Owner,
-    /// Whose clock judges leases and waits.
-    pub clock: Clock,
-}
-
-impl std::fmt::Debug for RedisSettings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RedisSettings")
-            .field("key", &self.key)
-            .field("dead_key", &self.dead_key)
-            .field("owner", &self.owner)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Whose clock judges.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Clock {
-    /// The server's, the same for all workers: one whose clock is wrong steals nothing.
-    #[default]
-    Server,
-    /// The `now` of each call, for tests that move the time.
-    Caller,
-}
-
-/// How far the server's clock is ahead of the caller's, in milliseconds.
-#[derive(Debug, Clone, Copy)]
-struct Offset(i64);
-
-impl Offset {
-    /// Returns a caller's time as the server's.
-    fn server(self, time: Timestamp) -> Timestamp {
-        Timestamp(time.0.saturating_add(self.0))
-    }
-
-    /// Returns a server's time as the caller's.
-    fn told(self, ms: i64) -> Timestamp {
-        Timestamp(ms.saturating_sub(self.0))
-    }
-}
+/// Fields of a hash, with what stands in them.
+type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The scripts, with their digests.
 #[derive(Debug)]
@@ -157,7 +113,7 @@ impl RedisOutbox {
         let name = self.link.keys.name(key).to_owned();
         let mut cursor: u64 = 0;
         loop {
-            let (next, fields): (u64, Vec<(Vec<u8>, Vec<u8>)>) = self.link.ask(doing, |c| {
+            let (next, fields): (u64, Fields) = self.link.ask(doing, |c| {
                 redis::cmd("HSCAN")
                     .arg(&name)
                     .arg(cursor)
@@ -173,33 +129,6 @@ impl RedisOutbox {
             }
             cursor = next;
         }
-    }
-
-    fn settle_some(
-        &mut self,
-        some: &[(Claimed, Settle)],
-        offset: Offset,
-        now: Timestamp,
-    ) -> Result<Settled, Failure> {
-        let paths = distinct(some.iter().map(|(claim, _)| claim.job.path.as_str()));
-        let is_dead = |(_, outcome): &&(Claimed, Settle)| matches!(outcome, Settle::Dead(_));
-        let letters = some.iter().filter(is_dead).count();
-        self.transact(
-            "cannot settle jobs",
-            &paths,
-            (0, letters),
-            Room::Any,
-            |batch| {
-                let mut settled = Settled::default();
-                for (claim, outcome) in some {
-                    match settle_one(batch, claim, outcome, offset, now) {
-                        Some(merged) => settled.merged += u64::from(merged),
-                        None => settled.refused += 1,
-                    }
-                }
-                settled
-            },
-        )
     }
 }
 
@@ -434,49 +363,6 @@ fn enter(batch: &mut Batch, job: &Job, now: Timestamp) -> bool {
     false
 }
 
-/// Settles a claim and says whether its job was merged; `None` when the claim was lost.
-fn settle_one(
-    batch: &mut Batch,
-    claim: &Claimed,
-    outcome: &Settle,
-    offset: Offset,
-    now: Timestamp,
-) -> Option<bool> {
-    let outcome = &on_server(outcome, offset);
-    let now = offset.server(now);
-    let page = batch.page(claim.job.path.as_str())?;
-    let lent = page.in_flight.now.take_if(|lent| lent.is(claim))?;
-    match lent.entry.clone().leave(outcome, now) {
-        Leaves::Done => page.letter.now = None,
-        Leaves::Swallowed => {}
-        Leaves::Back(entry) => return Some(page.put_back(*entry)),
-        Leaves::Dead(death) => {
-            let id = batch.letter_id();
-            let letter = Letter::of_job(id, &lent.entry, death, now.0);
-            batch.page(claim.job.path.as_str())?.letter.now = Some(letter);
-        }
-    }
-    Some(false)
-}
-
-/// Returns an outcome with its time by the server's clock.
-fn on_server(outcome: &Settle, offset: Offset) -> Settle {
-    let mut outcome = outcome.clone();
-    match &mut outcome {
-        Settle::RetryAt { at, .. } => *at = offset.server(*at),
-        Settle::Hold { until, .. } => *until = until.map(|until| offset.server(until)),
-        Settle::Ack | Settle::Swallow | Settle::Dead(_) => {}
-    }
-    outcome
-}
-
-impl pages::Lent {
-    /// Says whether this is the claim that it was lent to.
-    fn is(&self, claim: &Claimed) -> bool {
-        self.token == claim.token && self.entry.id.to_string() == claim.id.0
-    }
-}
-
 /// Returns the texts, each once, in their order.
 fn distinct<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut seen = HashSet::new();
@@ -490,14 +376,4 @@ fn distinct<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<String> {
 #[expect(clippy::cast_possible_truncation, reason = "see above")]
 fn ms(score: f64) -> i64 {
     score as i64
-}
-
-/// Returns a claimed entry as the worker gets it.
-fn claimed(entry: &Entry, token: i64, job: Job) -> Claimed {
-    Claimed {
-        id: JobId(entry.id.to_string()),
-        token,
-        job,
-        recoveries: entry.recoveries,
-    }
 }

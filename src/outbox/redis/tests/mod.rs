@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::{ContentSha, FailureKind, PagePath};
-use crate::outbox::{Death, Standing};
+use crate::outbox::{Death, JobId, Standing};
 use crate::testing::{RedisServer, outbox_contract};
 
 const NOW: Timestamp = Timestamp(1_795_000_000_000);
