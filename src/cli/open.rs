@@ -97,7 +97,13 @@ impl Workspace {
                 "no page is indexed yet: `wiki-sync drain` does it".into(),
             ));
         }
-        let counts = self.outbox()?.counts(Timestamp::now())?;
+        // An answer is no worse for a queue that is away.
+        let Ok(counts) = self
+            .outbox()
+            .and_then(|mut outbox| outbox.counts(Timestamp::now()))
+        else {
+            return Ok(None);
+        };
         let waiting = counts.waiting + counts.delayed + counts.in_flight + counts.held;
         Ok((waiting > 0).then(|| {
             format!("{waiting} jobs wait, so this may be incomplete: `wiki-sync drain` goes on")
@@ -109,14 +115,6 @@ impl Workspace {
     /// # Errors
     /// As the outbox's own.
     pub(crate) fn outbox(&self) -> Result<Box<dyn Outbox>, Failure> {
-        if self.config.outbox_url != "sqlite:" {
-            // The URL may hold a password, so it is not shown.
-            return Err(Failure::new(
-                FailureKind::Refused,
-                "outbox.url names an outbox that this version does not have",
-            )
-            .hint("set outbox.url to \"sqlite:\", or take the setting away"));
-        }
         self.state.create()?;
         wired::outbox(self)
     }
@@ -238,7 +236,7 @@ mod wired {
     use crate::cli::commands::graph::{GraphError, Row};
     use crate::cli::commands::search::Found;
     use crate::model::Failure;
-    use crate::outbox::{Outbox, SqliteOutbox};
+    use crate::outbox::{self, Clock, Outbox, Owner, RedisSettings};
     use crate::query::graph::{self, BrokenRow, ConflictRow, FindError, LinkRow, PageRow};
     use crate::state::{Receipts, open_db};
     use crate::stores::Store;
@@ -248,9 +246,23 @@ mod wired {
 
     /// The key of the wiki's id among the lasting values.
     const WIKI_ID: &str = "wiki_id";
+    /// The key of the checkout's id among the lasting values.
+    const CHECKOUT_ID: &str = "checkout_id";
 
     pub(super) fn outbox(ws: &Workspace) -> Result<Box<dyn Outbox>, Failure> {
-        Ok(Box::new(SqliteOutbox::open(open_db(&ws.state.database())?)))
+        let database = ws.state.database();
+        let choice = &ws.config.outbox;
+        outbox::open(&choice.url, &database, || {
+            let id = Receipts::open(&database)?.meta(CHECKOUT_ID, || Uuid::new_v4().to_string())?;
+            Ok(RedisSettings {
+                url: choice.url.clone(),
+                key: choice.key.clone(),
+                dead_key: choice.dead_key.clone(),
+                allow_eviction: choice.allow_eviction,
+                owner: Owner::of(&ws.root.path, id),
+                clock: Clock::Server,
+            })
+        })
     }
 
     pub(super) fn graph(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {

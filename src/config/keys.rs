@@ -91,8 +91,29 @@ pub const KEYS: &[Key] = &[
     Key {
         section: "outbox",
         name: "url",
-        doc: "Where jobs wait. `sqlite:` is the database in `.wiki-sync/`.",
-        slot: Slot::Text(|c| &mut c.outbox_url),
+        doc: "Where jobs wait. `sqlite:` is the database in `.wiki-sync/`; `redis://user:password@host:6379/0`, `rediss://…` and `unix:///path/to/socket` are a Redis server, 7 or later.",
+        slot: Slot::Text(|c| &mut c.outbox.url),
+        check: None,
+    },
+    Key {
+        section: "outbox",
+        name: "key",
+        doc: "Redis: the list that producers write to. One for each checkout.",
+        slot: Slot::Text(|c| &mut c.outbox.key),
+        check: None,
+    },
+    Key {
+        section: "outbox",
+        name: "dead_key",
+        doc: "Redis: the list of the dead letters' raw lines.",
+        slot: Slot::Text(|c| &mut c.outbox.dead_key),
+        check: None,
+    },
+    Key {
+        section: "outbox",
+        name: "allow_eviction",
+        doc: "Redis: use a server that may throw jobs away when its memory is full.",
+        slot: Slot::Flag(|c| &mut c.outbox.allow_eviction),
         check: None,
     },
     Key {

@@ -35,13 +35,46 @@ pub struct GitChoice {
     pub allow_detached: bool,
 }
 
+/// Where jobs wait. Section `[outbox]`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct OutboxChoice {
+    /// The outbox; may hold a password.
+    pub url: String,
+    /// Redis: the list that producers write to.
+    pub key: String,
+    /// Redis: the list of the dead letters' raw lines.
+    pub dead_key: String,
+    /// Redis: use a server that may throw jobs away.
+    pub allow_eviction: bool,
+}
+
+impl Default for OutboxChoice {
+    fn default() -> Self {
+        Self {
+            url: "sqlite:".into(),
+            key: "deep-wiki:outbox".into(),
+            dead_key: "deep-wiki:outbox:dlq".into(),
+            allow_eviction: false,
+        }
+    }
+}
+
+impl fmt::Debug for OutboxChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutboxChoice")
+            .field("key", &self.key)
+            .field("dead_key", &self.dead_key)
+            .finish_non_exhaustive()
+    }
+}
+
 /// All settings, each from the highest layer that names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// Which files are pages.
     pub wiki: WikiSettings,
     /// Where jobs wait.
-    pub outbox_url: String,
+    pub outbox: OutboxChoice,
     /// Where sections are indexed.
     pub vectors_url: String,
     /// How git is used.
@@ -61,7 +94,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             wiki: WikiSettings::default(),
-            outbox_url: "sqlite:".into(),
+            outbox: OutboxChoice::default(),
             vectors_url: "edge:".into(),
             git: GitChoice {
                 commit: true,
@@ -312,6 +345,9 @@ mod tests {
                 "wiki.ignore default",
                 "wiki.max_page wiki-sync.toml:3",
                 "outbox.url default",
+                "outbox.key default",
+                "outbox.dead_key default",
+                "outbox.allow_eviction default",
                 "vectors.url default",
                 "git.commit wiki-sync.toml:5",
                 "git.allow_detached WIKI_SYNC_GIT_ALLOW_DETACHED",

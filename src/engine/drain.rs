@@ -237,7 +237,7 @@ impl<'a> Run<'a> {
     fn begin(&mut self, parts: &mut Parts, progress: &mut dyn Progress) -> Result<(), Failure> {
         let _lock = lock(parts, self.options, progress)?;
         let now = Timestamp::now();
-        Self::recover(parts, now)?;
+        self.recover(parts, now)?;
         for at in 0..parts.stores.len() {
             let name = parts.stores[at].name();
             match recognise(parts, at) {
@@ -255,7 +255,8 @@ impl<'a> Run<'a> {
         }
         self.read_letters(parts)?;
         let counts = parts.outbox.counts(now)?;
-        self.report.enqueued = counts.waiting + counts.delayed + counts.held;
+        // Lines that nobody has read are counted when they are, or at the end.
+        self.report.enqueued = counts.waiting - counts.unread + counts.delayed + counts.held;
         if self.options.scan {
             self.scan(parts, now, progress)?;
         }
@@ -348,11 +349,11 @@ impl<'a> Run<'a> {
     }
 
     /// Takes back what the dead had in hand. Only under the checkout's lock.
-    fn recover(parts: &mut Parts, now: Timestamp) -> Result<(), Failure> {
+    fn recover(&mut self, parts: &mut Parts, now: Timestamp) -> Result<(), Failure> {
         if let Some((path, version)) = parts.state.take_mark()? {
             parts.receipts.count_death(&path, &version)?;
         }
-        parts.outbox.recover(true, now)?;
+        self.report.merged += parts.outbox.recover(true, now)?.merged;
         Ok(())
     }
 
@@ -363,17 +364,20 @@ impl<'a> Run<'a> {
         };
         let _lock = lock(parts, self.options, progress)?;
         let now = Timestamp::now();
-        Self::recover(parts, now)?;
+        self.recover(parts, now)?;
         let max = usize::try_from(left).unwrap_or(usize::MAX).min(BATCH);
         let claims = parts.outbox.claim(max, LEASE, now)?;
         fail::fail_point!("drain.claimed");
-        if claims.is_empty() {
+        self.report.enqueued += claims.read;
+        self.report.merged += claims.merged;
+        self.report.dlq += claims.buried;
+        if claims.jobs.is_empty() {
             return Ok(false);
         }
         self.read_letters(parts)?;
-        self.claimed += claims.len() as u64;
-        let mut rest = Vec::with_capacity(claims.len());
-        for claim in claims {
+        self.claimed += claims.jobs.len() as u64;
+        let mut rest = Vec::with_capacity(claims.jobs.len());
+        for claim in claims.jobs {
             if claim.recoveries == 0 {
                 rest.push(claim);
             } else {
@@ -471,6 +475,7 @@ impl<'a> Run<'a> {
         self.report.trimmed = bounds::keep(parts, now)?;
         self.report.trouble.extend(parts.alerts.end(now, END_WAIT));
         let counts = parts.outbox.counts(Timestamp::now())?;
+        self.report.enqueued += counts.unread;
         self.report.held = counts.held;
         self.report.dead = counts.dead;
         for store in &parts.stores {

@@ -12,7 +12,8 @@ pub use crate::wiki::Skipped;
 pub struct DrainReport {
     /// Pages the scan looked at.
     pub scanned: u64,
-    /// Jobs that this drain found waiting or enqueued itself.
+    /// Jobs that this drain found waiting or enqueued itself, and lines that producers wrote while it ran. Each is
+    /// processed, merged, a dead letter, or still there at the end.
     pub enqueued: u64,
     /// Jobs ended with all stores holding the page.
     pub processed: u64,

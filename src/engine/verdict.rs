@@ -27,7 +27,8 @@ impl Visit<'_, '_, '_> {
         }
         fail::fail_point!("drain.before_settle");
         // A claim that was lost meanwhile is in somebody else's hands: his settle counts.
-        self.parts.outbox.settle(&settled, self.now)?;
+        let told = self.parts.outbox.settle(&settled, self.now)?;
+        self.run.report.merged += told.merged;
         fail::fail_point!("drain.settled");
         Ok(())
     }

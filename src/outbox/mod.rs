@@ -7,13 +7,50 @@
 //! | held | waits for a store or for the user | claim, after [`Outbox::release`] |
 //! | dead | a dead letter: rests until the page changes or a person says so | retry, drop, superseded |
 
+mod entry;
+mod merge;
+mod redis;
 mod sqlite;
+mod worker;
 
+pub use self::redis::{Clock, Owner, RedisOutbox, RedisSettings};
 pub use sqlite::SqliteOutbox;
+pub use worker::Worker;
 
+use std::path::Path;
 use std::time::Duration;
 
-use crate::model::{Failure, Job, PagePath, StoreName, Timestamp};
+use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
+use crate::state::open_db;
+
+/// The URL of the embedded outbox.
+pub const EMBEDDED: &str = "sqlite:";
+
+/// Opens the outbox that the URL names: [`EMBEDDED`], the table in the state's `database`; or a Redis server, with the
+/// settings that `redis` makes, which is not asked before the first call.
+///
+/// # Errors
+/// `Refused` when the URL names no outbox; as [`open_db`] and `redis`.
+pub fn open(
+    url: &str,
+    database: &Path,
+    redis: impl FnOnce() -> Result<RedisSettings, Failure>,
+) -> Result<Box<dyn Outbox>, OutboxError> {
+    match url.split_once(':') {
+        Some(("sqlite", "")) => Ok(Box::new(SqliteOutbox::open(open_db(database)?))),
+        Some(("redis" | "rediss" | "redis+unix" | "unix" | "valkey" | "valkeys", _)) => {
+            Ok(Box::new(RedisOutbox::open(redis()?)?))
+        }
+        // The URL may hold a password, so it is not shown.
+        Some(_) | None => Err(Failure::new(
+            FailureKind::Refused,
+            "outbox.url names no outbox that there is",
+        )
+        .hint(
+            "set it to \"sqlite:\", \"redis://host:6379/0\", \"rediss://host:6379/0\" or \"unix:///path/to/socket\"",
+        )),
+    }
+}
 
 /// The longest wait there is, for a retry, a probe or a lease: one hour. A longer one is cut to it.
 ///
@@ -128,11 +165,45 @@ pub struct Enqueued {
     pub merged: u64,
 }
 
+/// What a claim took.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Claims {
+    /// The jobs that are now in the caller's hands, oldest first.
+    pub jobs: Vec<Claimed>,
+    /// Lines of producers that were read on the way; each is a job now, or counted in the two below.
+    pub read: u64,
+    /// Of the lines: those swallowed by a waiting or held job of their page.
+    pub merged: u64,
+    /// Lines, and entries of an older program, that are no jobs and became dead letters.
+    pub buried: u64,
+}
+
+/// What a settle did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Settled {
+    /// Claims whose lease was lost; nothing was changed for them.
+    pub refused: u64,
+    /// Jobs put back that were merged with a job of their page enqueued meanwhile.
+    pub merged: u64,
+}
+
+/// What a recovery did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Recovered {
+    /// Jobs taken back.
+    pub jobs: u64,
+    /// Of them those that were merged with a job of their page enqueued meanwhile.
+    pub merged: u64,
+}
+
 /// How many jobs are in which state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// May be claimed now.
     pub waiting: u64,
+    /// Of the waiting ones: lines of producers that nobody has read yet. Any of them may turn out to be no job, or
+    /// of a page that waits already.
+    pub unread: u64,
     /// Waiting for their time.
     pub delayed: u64,
     /// In a worker's hands.
@@ -143,18 +214,38 @@ pub struct Counts {
     pub dead: u64,
 }
 
-/// A job that waits, for `status` and `verify`.
+/// Where a job stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// May be claimed.
+    Waiting,
+    /// Was put back and waits for its time, which may have come.
+    Delayed,
+    /// In a worker's hands.
+    InFlight {
+        /// Whose; `None` when what is written there cannot be read.
+        worker: Option<Worker>,
+        /// When it was claimed.
+        since: Timestamp,
+    },
+    /// Waits for a store or for the user.
+    Held,
+}
+
+/// A job that is not done, for `status` and `verify`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pending {
     /// The page.
     pub path: PagePath,
+    /// Where it stands.
+    pub standing: Standing,
     /// The store it is held for; `None` when it is not held.
     pub held_for: Option<StoreName>,
     /// Why it is held or was put back; empty for a fresh job.
     pub reason: String,
     /// Attempts that have failed so far.
     pub attempts: u32,
-    /// When it was first enqueued.
+    /// When it was first enqueued. A line that nobody has read yet does not say: then the time of the question.
     pub since: Timestamp,
 }
 
@@ -173,8 +264,16 @@ pub type OutboxError = Failure;
 
 /// The contract every outbox passes (`testing::outbox_contract`).
 ///
-/// `now` comes from the caller. Every method is atomic: it happens whole or not at all, and what it
-/// returned holds after a power cut.
+/// `now` comes from the caller; an outbox on a server may judge by the server's clock instead ([`Clock`]), then
+/// every time that goes in or comes out is moved by the difference of the two.
+///
+/// In SQLite every method is atomic: it happens whole or not at all, and what it returned holds after a power cut. In
+/// Redis each piece of at most 100 jobs is atomic, and what holds after a power cut is what the server's own
+/// persistence keeps. Every method may be called again after an error: what was done already is not done twice.
+///
+/// Producers may also write lines of their own to a list beside the methods (Redis, `RPUSH`). Such a line is read by
+/// the claim, and treated there as if it were enqueued at that moment: it merges as in [`Outbox::enqueue`], and what
+/// is no job is buried with its reason, in one step with its removal from the list.
 ///
 /// *Tried content* below: the `version` of the last [`Settle::RetryAt`], else (never tried, or unknown) the
 /// content that the job itself names. Content is *another* only when both are known and differ: a job
@@ -203,15 +302,11 @@ pub trait Outbox {
     ///
     /// # Errors
     /// See [`OutboxError`].
-    fn claim(
-        &mut self,
-        max: usize,
-        lease: Duration,
-        now: Timestamp,
-    ) -> Result<Vec<Claimed>, OutboxError>;
+    fn claim(&mut self, max: usize, lease: Duration, now: Timestamp)
+    -> Result<Claims, OutboxError>;
 
-    /// Ends the claims given, each with its outcome, all in one step; returns how many were refused
-    /// because their lease was lost (another token, or settled before). Refused ones change nothing.
+    /// Ends the claims given, each with its outcome. A claim is refused when its lease was lost (another token, or
+    /// settled before); refused ones change nothing.
     ///
     /// A retried or held job whose page has meanwhile been enqueued again merges with that waiting job,
     /// which keeps the greater number of attempts only if it names no other content. A hold stays a hold only
@@ -222,7 +317,11 @@ pub trait Outbox {
     ///
     /// # Errors
     /// See [`OutboxError`].
-    fn settle(&mut self, claims: &[(Claimed, Settle)], now: Timestamp) -> Result<u64, OutboxError>;
+    fn settle(
+        &mut self,
+        claims: &[(Claimed, Settle)],
+        now: Timestamp,
+    ) -> Result<Settled, OutboxError>;
 
     /// Makes claimed jobs last until `now + lease`; returns how many had been lost.
     ///
@@ -239,11 +338,10 @@ pub trait Outbox {
     /// belong to the dead), else those whose lease has run out: before `now`, or further ahead than
     /// [`LONGEST_WAIT`]. Not an attempt; `recoveries` is raised. They may be claimed at once, and merge as in
     /// [`Outbox::settle`] with what was enqueued meanwhile; the greater number of recoveries stays.
-    /// Returns how many were taken back.
     ///
     /// # Errors
     /// See [`OutboxError`].
-    fn recover(&mut self, all: bool, now: Timestamp) -> Result<u64, OutboxError>;
+    fn recover(&mut self, all: bool, now: Timestamp) -> Result<Recovered, OutboxError>;
 
     /// Makes held jobs claimable now: those held for `store`, or all. Returns how many.
     ///
@@ -263,6 +361,11 @@ pub trait Outbox {
     /// # Errors
     /// See [`OutboxError`].
     fn next_due(&mut self) -> Result<Option<Timestamp>, OutboxError>;
+
+    /// Returns what a person should know of it although everything works; empty before the first call.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Counts the jobs by state. A held job whose time has come counts as held until it is claimed or
     /// released.

@@ -9,6 +9,7 @@ use crate::engine::alert::AlertStatus;
 use crate::engine::report::{Skipped, Trouble, trouble};
 use crate::engine::scan::Scan;
 use crate::model::{Failure, FailureKind, StoreName, Timestamp};
+use crate::outbox::{Pending, Standing};
 
 /// Where everything stands.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -30,6 +31,8 @@ pub struct StatusReport {
     pub unannounced: u64,
     /// Jobs that are held or put back, with the reason.
     pub held: Vec<HeldJob>,
+    /// Jobs in workers' hands, living or dead, at most 100.
+    pub in_flight: Vec<LentJob>,
     /// Things that look like pages and are none.
     pub skipped: Vec<Skipped>,
     /// What a person should know and do: a foreign lock, an operation under way, a store that is away.
@@ -51,6 +54,25 @@ pub struct OutboxStatus {
     pub dead: u64,
     /// Milliseconds since the epoch when the oldest waiting job was enqueued.
     pub oldest: Option<i64>,
+    /// What a person should know of it although everything works.
+    pub notes: Vec<String>,
+}
+
+/// A job in a worker's hands.
+#[derive(Debug, Clone, Serialize)]
+pub struct LentJob {
+    /// The page.
+    pub path: String,
+    /// The worker's id, new at each start.
+    pub worker: Option<String>,
+    /// The worker's process.
+    pub pid: Option<u32>,
+    /// The worker's machine.
+    pub host: Option<String>,
+    /// When it was claimed, milliseconds since the epoch.
+    pub since: i64,
+    /// Attempts that have failed so far.
+    pub attempts: u32,
 }
 
 /// A store at a glance.
@@ -88,6 +110,24 @@ pub struct HeldJob {
     pub since: i64,
 }
 
+fn lent_job(job: &Pending) -> Option<LentJob> {
+    let Standing::InFlight { worker, since } = &job.standing else {
+        return None;
+    };
+    let worker = worker.as_ref();
+    Some(LentJob {
+        path: job.path.to_string(),
+        worker: worker.map(|worker| worker.id.to_string()),
+        pid: worker.map(|worker| worker.pid),
+        host: worker.map(|worker| worker.host.clone()),
+        since: since.0,
+        attempts: job.attempts,
+    })
+}
+
+/// How many jobs in flight are listed one by one.
+const MOST_LENT: usize = 100;
+
 /// Looks where everything stands; changes nothing.
 ///
 /// # Errors
@@ -104,6 +144,7 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
             held: counts.held,
             dead: counts.dead,
             oldest: pending.iter().map(|job| job.since.0).min(),
+            notes: parts.outbox.notes(),
         },
         ..StatusReport::default()
     };
@@ -161,8 +202,11 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
             .stores
             .insert(name.as_str(), StoreStatus { state, pages });
     }
+    let lent = pending.iter().filter_map(lent_job);
+    report.in_flight = lent.take(MOST_LENT).collect();
     let put_back = pending
         .into_iter()
+        .filter(|job| !matches!(job.standing, Standing::InFlight { .. }))
         .filter(|job| job.held_for.is_some() || !job.reason.is_empty());
     report.held = put_back
         .map(|job| HeldJob {

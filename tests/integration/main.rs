@@ -11,6 +11,7 @@ mod journey;
 mod kills;
 mod lost_state;
 mod moves;
+mod redis;
 mod scope;
 mod signals;
 mod together;

@@ -67,6 +67,7 @@ pub(super) fn run(args: &DrainArgs, cx: &mut Context) -> Result<Exit, CommandErr
     let mut bar = Bar::new(&cx.out);
     let report = drain(&mut parts, &args.options(stop_on_signals()?), &mut bar)?;
     drop(bar);
+    cx.warn(&parts.outbox.notes());
     let counts = parts.outbox.counts(Timestamp::now());
     let delayed = counts.as_ref().map_or(0, |counts| {
         counts.delayed + if report.stopped { counts.waiting } else { 0 }

@@ -80,6 +80,20 @@ fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
             count(report.unannounced, "page")
         ));
     }
+    for note in &outbox.notes {
+        out.trouble(clean(note));
+    }
+    if !report.in_flight.is_empty() {
+        out.trouble("in flight:");
+        out.bounded(&report.in_flight, |job| {
+            let whose = match (job.pid, &job.host) {
+                (Some(pid), Some(host)) => format!("process {pid} on {}", clean(host)),
+                (_, _) => "nobody knows whose".into(),
+            };
+            let path = clean(&job.path);
+            format!("  {path}  {whose}  for {}", age(job.since, now))
+        });
+    }
     if !report.held.is_empty() {
         out.trouble("held or put back:");
         out.bounded(&report.held, |job| {

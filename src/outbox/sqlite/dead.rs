@@ -16,7 +16,7 @@ pub(super) fn lay(
     insert(
         db,
         Some(&entry.path),
-        line(entry, death.attempts).as_bytes(),
+        entry.line(death.attempts).as_bytes(),
         death,
         now,
     )
@@ -35,13 +35,7 @@ pub(super) fn bury_entry(
     now: Timestamp,
 ) -> rusqlite::Result<()> {
     let death = nameless(format!("job names no page: {error}"));
-    insert(
-        db,
-        None,
-        line(entry, entry.attempts).as_bytes(),
-        &death,
-        now,
-    )
+    insert(db, None, entry.line(entry.attempts).as_bytes(), &death, now)
 }
 
 fn nameless(reason: String) -> Death {
@@ -51,25 +45,6 @@ fn nameless(reason: String) -> Death {
         attempts: 0,
         version: String::new(),
         fingerprint: String::new(),
-    }
-}
-
-/// Returns an entry in the form of the wire, also when its path is no page's.
-fn line(entry: &Entry, attempts: u32) -> String {
-    match entry.job() {
-        Ok(job) => Job {
-            retry: attempts,
-            ..job
-        }
-        .to_line(),
-        Err(_) => serde_json::json!({
-            "sha": entry.sha,
-            "output_path": entry.path,
-            "repo": entry.labels.repo,
-            "commit_sha": entry.labels.commit_sha,
-            "retry": attempts,
-        })
-        .to_string(),
     }
 }
 

@@ -1,29 +1,12 @@
-//! One row of `jobs`, and how it is read and written.
+//! One row of `jobs`: how an entry is read and written.
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use crate::model::{Job, Labels, PagePath, PathError, Timestamp};
-
-/// Where a row stands; the texts are the schema's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
-    Ready,
-    Delayed,
-    Held,
-    InFlight,
-}
-
-impl State {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Delayed => "delayed",
-            Self::Held => "held",
-            Self::InFlight => "in_flight",
-        }
-    }
-}
+use crate::model::{Job, Labels, Timestamp};
+use crate::outbox::Worker;
+use crate::outbox::entry::sha_text;
+pub(super) use crate::outbox::entry::{Entry, State};
 
 impl FromSql for State {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
@@ -41,25 +24,6 @@ impl ToSql for State {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(self.as_str().into())
     }
-}
-
-/// A job as it stands in the table.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) id: i64,
-    pub(super) path: String,
-    pub(super) state: State,
-    /// The content named by whoever enqueued; empty when none was.
-    pub(super) sha: String,
-    pub(super) labels: Labels,
-    pub(super) attempts: u32,
-    /// The content last tried; empty when it was not tried yet or that is unknown.
-    pub(super) version: String,
-    pub(super) recoveries: u32,
-    pub(super) reason: String,
-    pub(super) held_for: Option<String>,
-    pub(super) enqueued_at: i64,
-    pub(super) due_at: Option<i64>,
 }
 
 macro_rules! select_jobs {
@@ -153,7 +117,7 @@ impl Entry {
         db.prepare_cached(
             "UPDATE jobs SET state = ?2, sha = ?3, repo = ?4, commit_sha = ?5, attempts = ?6,
                  version = ?7, recoveries = ?8, reason = ?9, held_for = ?10, enqueued_at = ?11,
-                 due_at = ?12, token = NULL, lease_until = NULL
+                 due_at = ?12, token = NULL, lease_until = NULL, worker = NULL, claimed_at = NULL
              WHERE id = ?1",
         )?
         .execute(params![
@@ -173,13 +137,26 @@ impl Entry {
         Ok(())
     }
 
-    /// Writes that an entry is claimed.
-    pub(super) fn lend(&self, db: &Connection, token: i64, until: i64) -> rusqlite::Result<()> {
+    /// Writes that an entry is claimed by this process.
+    pub(super) fn lend(
+        &self,
+        db: &Connection,
+        token: i64,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> rusqlite::Result<()> {
         db.prepare_cached(
-            "UPDATE jobs SET state = 'in_flight', held_for = NULL, token = ?2, lease_until = ?3
+            "UPDATE jobs SET state = 'in_flight', held_for = NULL, token = ?2, lease_until = ?3,
+                 worker = ?4, claimed_at = ?5
              WHERE id = ?1",
         )?
-        .execute([self.id, token, until])?;
+        .execute(params![
+            self.id,
+            token,
+            until.0,
+            Worker::this().to_string(),
+            now.0
+        ])?;
         Ok(())
     }
 
@@ -189,19 +166,4 @@ impl Entry {
             .execute([self.id])?;
         Ok(())
     }
-
-    /// Returns the job it stands for.
-    pub(super) fn job(&self) -> Result<Job, PathError> {
-        Ok(Job {
-            path: PagePath::parse(&self.path)?,
-            sha: self.sha.parse().ok(),
-            labels: self.labels.clone(),
-            retry: self.attempts,
-        })
-    }
-}
-
-/// Returns the content a job names, as it stands in the table.
-pub(super) fn sha_text(job: &Job) -> String {
-    job.sha.map(|sha| sha.to_string()).unwrap_or_default()
 }

@@ -5,7 +5,6 @@
 
 mod dead;
 mod entry;
-mod merge;
 #[cfg(test)]
 mod tests;
 
@@ -14,9 +13,10 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use self::entry::{Entry, State};
+use super::merge::Leaves;
 use super::{
-    Claimed, Counts, DeadLetter, Enqueued, JobId, Junk, LONGEST_WAIT, Outbox, OutboxError, Pending,
-    Settle, Which, clip,
+    Claimed, Claims, Counts, DeadLetter, Enqueued, JobId, Junk, LONGEST_WAIT, Outbox, OutboxError,
+    Pending, Recovered, Settle, Settled, Standing, Which,
 };
 use crate::model::{Job, PagePath, StoreName, Timestamp};
 use crate::state::{db_failure, with_write};
@@ -68,20 +68,20 @@ impl Outbox for SqliteOutbox {
         max: usize,
         lease: Duration,
         now: Timestamp,
-    ) -> Result<Vec<Claimed>, OutboxError> {
+    ) -> Result<Claims, OutboxError> {
         if max == 0 {
-            return Ok(Vec::new());
+            return Ok(Claims::default());
         }
         let until = now.plus(lease.min(LONGEST_WAIT));
         let claims = with_write(&mut self.db, "cannot claim jobs", |tx| {
-            let mut claims = Vec::new();
+            let mut claims = Claims::default();
             let entries = claimable(tx, max, now)?;
             let mut token = next_tokens(tx, entries.len())?;
             for entry in entries {
                 match entry.job() {
                     Ok(job) => {
-                        entry.lend(tx, token, until.0)?;
-                        claims.push(Claimed {
+                        entry.lend(tx, token, now, until)?;
+                        claims.jobs.push(Claimed {
                             id: JobId(entry.id.to_string()),
                             token,
                             job,
@@ -93,6 +93,7 @@ impl Outbox for SqliteOutbox {
                     Err(error) => {
                         dead::bury_entry(tx, &entry, &error, now)?;
                         entry.delete(tx)?;
+                        claims.buried += 1;
                     }
                 }
             }
@@ -102,23 +103,29 @@ impl Outbox for SqliteOutbox {
         Ok(claims)
     }
 
-    fn settle(&mut self, claims: &[(Claimed, Settle)], now: Timestamp) -> Result<u64, OutboxError> {
+    fn settle(
+        &mut self,
+        claims: &[(Claimed, Settle)],
+        now: Timestamp,
+    ) -> Result<Settled, OutboxError> {
         if claims.is_empty() {
-            return Ok(0);
+            return Ok(Settled::default());
         }
         fail::fail_point!("outbox.before_settle");
-        let refused = with_write(&mut self.db, "cannot settle jobs", |tx| {
-            let mut refused = 0;
+        let settled = with_write(&mut self.db, "cannot settle jobs", |tx| {
+            let mut settled = Settled::default();
             for (claim, outcome) in claims {
                 match held_by(tx, claim)? {
-                    Some(entry) => settle_one(tx, entry, outcome, now)?,
-                    None => refused += 1,
+                    Some(entry) => {
+                        settled.merged += u64::from(settle_one(tx, entry, outcome, now)?);
+                    }
+                    None => settled.refused += 1,
                 }
             }
-            Ok(refused)
+            Ok(settled)
         })?;
         fail::fail_point!("outbox.settled");
-        Ok(refused)
+        Ok(settled)
     }
 
     fn extend(
@@ -150,18 +157,20 @@ impl Outbox for SqliteOutbox {
         })
     }
 
-    fn recover(&mut self, all: bool, now: Timestamp) -> Result<u64, OutboxError> {
+    fn recover(&mut self, all: bool, now: Timestamp) -> Result<Recovered, OutboxError> {
         let latest = now.plus(LONGEST_WAIT);
         let taken = with_write(&mut self.db, "cannot recover jobs", |tx| {
             let lost = tx
                 .prepare_cached(entry::LOST)?
                 .query_map(params![all, now.0, latest.0], Entry::read)?
                 .collect::<rusqlite::Result<Vec<_>>>()?;
-            let taken = lost.len() as u64;
+            let mut taken = Recovered {
+                jobs: lost.len() as u64,
+                merged: 0,
+            };
             for mut entry in lost {
-                entry.state = State::Ready;
-                entry.recoveries = entry.recoveries.saturating_add(1);
-                put_back(tx, entry)?;
+                entry.recover();
+                taken.merged += u64::from(put_back(tx, entry)?);
             }
             Ok(taken)
         })?;
@@ -220,6 +229,7 @@ impl Outbox for SqliteOutbox {
                     let count = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
                     Ok(Counts {
                         waiting: count(0)? + count(1)? - count(2)?,
+                        unread: 0,
                         delayed: count(2)?,
                         in_flight: count(3)?,
                         held: count(4)?,
@@ -234,7 +244,8 @@ impl Outbox for SqliteOutbox {
         let read = || {
             let mut pending = Vec::new();
             let mut statement = self.db.prepare_cached(
-                "SELECT path, held_for, reason, attempts, enqueued_at FROM jobs ORDER BY id LIMIT ?1",
+                "SELECT path, held_for, reason, attempts, enqueued_at, state, worker, claimed_at
+                 FROM jobs ORDER BY id LIMIT ?1",
             )?;
             let mut rows = statement.query([as_limit(limit)])?;
             while let Some(row) = rows.next()? {
@@ -242,6 +253,15 @@ impl Outbox for SqliteOutbox {
                 if let Ok(path) = PagePath::parse(row.get_ref(0)?.as_str()?) {
                     pending.push(Pending {
                         path,
+                        standing: match row.get(5)? {
+                            State::Ready => Standing::Waiting,
+                            State::Delayed => Standing::Delayed,
+                            State::Held => Standing::Held,
+                            State::InFlight => Standing::InFlight {
+                                worker: row.get_ref(6)?.as_str()?.parse().ok(),
+                                since: Timestamp(row.get(7)?),
+                            },
+                        },
                         held_for: dead::store(row.get(1)?),
                         reason: row.get(2)?,
                         attempts: row.get(3)?,
@@ -317,69 +337,39 @@ fn held_by(db: &Connection, claim: &Claimed) -> rusqlite::Result<Option<Entry>> 
     }
 }
 
+/// Settles one entry and says whether it was merged with the one enqueued meanwhile.
 fn settle_one(
     db: &Connection,
-    mut entry: Entry,
+    entry: Entry,
     outcome: &Settle,
     now: Timestamp,
-) -> rusqlite::Result<()> {
-    let latest = now.plus(LONGEST_WAIT);
-    // It came out of the worker's hands alive.
-    entry.recoveries = 0;
-    match outcome {
-        Settle::Ack => {
-            entry.delete(db)?;
-            dead::supersede(db, &entry.path)
+) -> rusqlite::Result<bool> {
+    let settled = entry.clone();
+    match entry.leave(outcome, now) {
+        Leaves::Done => {
+            settled.delete(db)?;
+            dead::supersede(db, &settled.path)?;
         }
-        Settle::Swallow => entry.delete(db),
-        Settle::RetryAt {
-            at,
-            attempts,
-            version,
-            reason,
-        } => {
-            entry.state = if *at > now {
-                State::Delayed
-            } else {
-                State::Ready
-            };
-            entry.due_at = Some((*at).min(latest).0);
-            entry.attempts = *attempts;
-            entry.version.clone_from(version);
-            clip(reason).clone_into(&mut entry.reason);
-            put_back(db, entry)
-        }
-        Settle::Hold {
-            store,
-            until,
-            version,
-            reason,
-        } => {
-            if !version.is_empty() {
-                entry.version.clone_from(version);
-            }
-            entry.state = State::Held;
-            entry.held_for = Some(store.as_str().to_owned());
-            entry.due_at = until.map(|until| until.min(latest).0);
-            clip(reason).clone_into(&mut entry.reason);
-            put_back(db, entry)
-        }
-        Settle::Dead(death) => {
-            entry.delete(db)?;
-            dead::lay(db, &entry, death, now)
+        Leaves::Swallowed => settled.delete(db)?,
+        Leaves::Back(entry) => return put_back(db, *entry),
+        Leaves::Dead(death) => {
+            settled.delete(db)?;
+            dead::lay(db, &settled, death, now)?;
         }
     }
+    Ok(false)
 }
 
-/// Writes an entry that comes out of a worker's hands, joined with the one enqueued meanwhile.
-fn put_back(db: &Connection, entry: Entry) -> rusqlite::Result<()> {
-    match Entry::waiting(db, &entry.path)? {
-        Some(newer) => {
-            newer.delete(db)?;
-            entry.join(newer).save(db)
-        }
-        None => entry.save(db),
+/// Writes an entry that comes out of a worker's hands, joined with the one enqueued meanwhile; says whether there
+/// was one.
+fn put_back(db: &Connection, entry: Entry) -> rusqlite::Result<bool> {
+    let newer = Entry::waiting(db, &entry.path)?;
+    if let Some(newer) = &newer {
+        newer.delete(db)?;
     }
+    let merged = newer.is_some();
+    entry.join_any(newer).save(db)?;
+    Ok(merged)
 }
 
 fn as_limit(count: usize) -> i64 {

@@ -83,13 +83,13 @@ fn claims_of_two_processes_never_overlap() {
         let mut outbox = place.outbox();
         let mut mine = Vec::new();
         loop {
-            let claims = outbox.claim(30, LEASE, NOW).expect("claim");
+            let claims = outbox.claim(30, LEASE, NOW).expect("claim").jobs;
             if claims.is_empty() {
                 return mine;
             }
             let acks: Vec<_> = claims.iter().cloned().map(|c| (c, Settle::Ack)).collect();
             mine.extend(claims);
-            assert_eq!(outbox.settle(&acks, NOW), Ok(0));
+            assert_eq!(outbox.settle(&acks, NOW), Ok(Settled::default()));
         }
     };
     let claims: Vec<Claimed> = std::thread::scope(|scope| {
@@ -113,13 +113,16 @@ fn every_writing_method_waits_for_a_neighbours_lock() {
             o.enqueue(&jobs(1), NOW).map(|e| e.new + e.merged)
         }),
         ("claim", |o, _| {
-            o.claim(1, LEASE, NOW).map(|c| c.len() as u64)
+            o.claim(1, LEASE, NOW).map(|c| c.jobs.len() as u64)
         }),
         ("extend", |o, c| {
             o.extend(std::slice::from_ref(c), LEASE, NOW)
         }),
-        ("settle", |o, c| o.settle(&[(c.clone(), Settle::Ack)], NOW)),
-        ("recover", |o, _| o.recover(false, NOW)),
+        ("settle", |o, c| {
+            o.settle(&[(c.clone(), Settle::Ack)], NOW)
+                .map(|s| s.refused)
+        }),
+        ("recover", |o, _| o.recover(false, NOW).map(|r| r.jobs)),
         ("release", |o, _| o.release(None, NOW)),
         ("bury", |o, _| {
             let junk = Junk {
@@ -135,7 +138,7 @@ fn every_writing_method_waits_for_a_neighbours_lock() {
     let mut outbox = place.outbox();
     for (name, method) in methods {
         outbox.enqueue(&jobs(2), NOW).expect("enqueue");
-        let claim = outbox.claim(1, LEASE, NOW).expect("claim").remove(0);
+        let claim = outbox.claim(1, LEASE, NOW).expect("claim").jobs.remove(0);
         // The first one, at length: the others only need the lock to be there.
         let held_for = Duration::from_millis(if name == "enqueue" { 1000 } else { 60 });
         std::thread::scope(|scope| {
@@ -166,11 +169,11 @@ fn what_a_dead_process_had_in_hand_is_there_at_the_next_open() {
     let place = Place::new();
     let mut outbox = place.outbox();
     outbox.enqueue(&jobs(200), NOW).expect("enqueue");
-    let lost = outbox.claim(200, LEASE, NOW).expect("claim");
+    let lost = outbox.claim(200, LEASE, NOW).expect("claim").jobs;
     drop(outbox);
     let mut outbox = place.outbox();
-    assert_eq!(outbox.recover(true, NOW), Ok(200));
-    let again = outbox.claim(1000, LEASE, NOW).expect("claim");
+    assert_eq!(outbox.recover(true, NOW).map(|r| r.jobs), Ok(200));
+    let again = outbox.claim(1000, LEASE, NOW).expect("claim").jobs;
     assert_eq!(again.len(), 200);
     let greatest = lost.iter().map(|c| c.token).max().expect("some");
     assert!(again.iter().all(|c| c.token > greatest));
@@ -184,10 +187,10 @@ fn twenty_thousand_jobs_go_in_at_once_and_out_in_thousands() {
     let done = outbox.enqueue(&jobs(20_000), NOW).expect("enqueue");
     assert_eq!((done.new, done.merged), (0, 20_000));
     for _ in 0..20 {
-        let claims = outbox.claim(1000, LEASE, NOW).expect("claim");
+        let claims = outbox.claim(1000, LEASE, NOW).expect("claim").jobs;
         let acks: Vec<_> = claims.into_iter().map(|c| (c, Settle::Ack)).collect();
         assert_eq!(acks.len(), 1000);
-        assert_eq!(outbox.settle(&acks, NOW), Ok(0));
+        assert_eq!(outbox.settle(&acks, NOW), Ok(Settled::default()));
     }
     assert_eq!(outbox.counts(NOW), Ok(Counts::default()));
 }
@@ -199,7 +202,7 @@ fn a_due_retry_goes_before_a_younger_fresh_job() {
     outbox
         .enqueue(std::slice::from_ref(&old), NOW)
         .expect("enqueue");
-    let claim = outbox.claim(1, LEASE, NOW).expect("claim").remove(0);
+    let claim = outbox.claim(1, LEASE, NOW).expect("claim").jobs.remove(0);
     let retry = Settle::RetryAt {
         at: Timestamp(NOW.0 + 10),
         attempts: 1,
@@ -209,7 +212,7 @@ fn a_due_retry_goes_before_a_younger_fresh_job() {
     outbox.settle(&[(claim, retry)], NOW).expect("settle");
     let later = Timestamp(NOW.0 + 20);
     outbox.enqueue(&[young], later).expect("enqueue");
-    let first = outbox.claim(1, LEASE, later).expect("claim").remove(0);
+    let first = outbox.claim(1, LEASE, later).expect("claim").jobs.remove(0);
     assert_eq!(first.job.path, old.path);
 }
 
@@ -283,7 +286,7 @@ fn a_row_that_names_no_page_is_buried_and_stops_no_other() {
     let mut outbox = place.outbox();
     outbox.enqueue(&jobs(1), NOW).expect("enqueue");
     assert_eq!(outbox.pending(9).expect("pending").len(), 1);
-    let claims = outbox.claim(10, LEASE, NOW).expect("claim");
+    let claims = outbox.claim(10, LEASE, NOW).expect("claim").jobs;
     assert_eq!(claims.len(), 1);
     let letter = outbox.dead().expect("dead").remove(0);
     assert_eq!(letter.path, None);
@@ -298,7 +301,7 @@ fn a_failed_transaction_leaves_nothing_behind() {
     let place = Place::new();
     let mut outbox = place.outbox();
     outbox.enqueue(&jobs(3), NOW).expect("enqueue");
-    let claims = outbox.claim(3, LEASE, NOW).expect("claim");
+    let claims = outbox.claim(3, LEASE, NOW).expect("claim").jobs;
     // The disk is full when the last of three is settled.
     place
         .db()
@@ -325,7 +328,7 @@ fn a_failed_transaction_leaves_nothing_behind() {
         .db()
         .execute_batch("DROP TRIGGER full")
         .expect("drops");
-    assert_eq!(outbox.settle(&settled, NOW), Ok(0));
+    assert_eq!(outbox.settle(&settled, NOW), Ok(Settled::default()));
 }
 
 #[test]
@@ -338,11 +341,11 @@ fn a_reader_that_stays_open_blocks_no_writer_and_the_log_shrinks_after_it() {
     let mut outbox = place.outbox();
     for round in 0..10 {
         outbox.enqueue(&jobs(500), NOW).expect("enqueue");
-        let claims = outbox.claim(500, LEASE, NOW).expect("claim");
+        let claims = outbox.claim(500, LEASE, NOW).expect("claim").jobs;
         let acks: Vec<_> = claims.into_iter().map(|c| (c, Settle::Ack)).collect();
         assert_eq!(
             (acks.len(), outbox.settle(&acks, NOW)),
-            (500, Ok(0)),
+            (500, Ok(Settled::default())),
             "{round}"
         );
     }
@@ -383,9 +386,12 @@ fn speed_of_the_outbox() {
         let since = Instant::now();
         for _ in 0..20 {
             outbox.enqueue(&batch, NOW).expect("enqueue");
-            let claims = outbox.claim(500, LEASE, NOW).expect("claim");
+            let claims = outbox.claim(500, LEASE, NOW).expect("claim").jobs;
             let acks: Vec<_> = claims.into_iter().map(|c| (c, Settle::Ack)).collect();
-            assert_eq!((acks.len(), outbox.settle(&acks, NOW)), (500, Ok(0)));
+            assert_eq!(
+                (acks.len(), outbox.settle(&acks, NOW)),
+                (500, Ok(Settled::default()))
+            );
         }
         let all = 10_000.0 / since.elapsed().as_secs_f64();
         let since = Instant::now();
@@ -396,7 +402,7 @@ fn speed_of_the_outbox() {
         }
         let one = since.elapsed() / 100;
         let since = Instant::now();
-        let claims = outbox.claim(100, LEASE, NOW).expect("claim");
+        let claims = outbox.claim(100, LEASE, NOW).expect("claim").jobs;
         let claimed = since.elapsed();
         let acks: Vec<_> = claims.into_iter().map(|c| (c, Settle::Ack)).collect();
         outbox.settle(&acks, NOW).expect("settle");

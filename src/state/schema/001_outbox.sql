@@ -2,6 +2,7 @@
 -- state: 'ready' may be claimed whatever the clock says; 'delayed' once due_at has come; 'held' once
 -- due_at has come (never, when it is NULL) or after a release; 'in_flight' is claimed.
 -- sha: the content named by whoever enqueued. version: the content last tried. Both empty when unknown.
+-- worker: id, process and host of whoever claimed it.
 -- due_at of a ready or claimed job is its place in the order: when it became ready.
 CREATE TABLE jobs (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -19,8 +20,12 @@ CREATE TABLE jobs (
     due_at      INTEGER,
     token       INTEGER,
     lease_until INTEGER,
+    worker      TEXT,
+    claimed_at  INTEGER,
     CHECK ((state = 'in_flight') = (token IS NOT NULL)),
     CHECK ((state = 'in_flight') = (lease_until IS NOT NULL)),
+    CHECK ((state = 'in_flight') = (worker IS NOT NULL)),
+    CHECK ((state = 'in_flight') = (claimed_at IS NOT NULL)),
     CHECK ((state = 'held') = (held_for IS NOT NULL)),
     CHECK (state = 'held' OR due_at IS NOT NULL)
 ) STRICT;

@@ -154,9 +154,7 @@ impl Model {
                 } else if item.is_released_by(named) {
                     item.when = When::Ready;
                 }
-                if named > 0 {
-                    item.named = named;
-                }
+                item.named = named;
                 done.merged += 1;
             } else {
                 row.waiting = Some(Item::fresh(named, retry));
@@ -166,6 +164,11 @@ impl Model {
         self.ledger.entered += done.new + done.merged;
         self.ledger.merged += done.merged;
         done
+    }
+
+    /// How many jobs were merged so far.
+    pub(super) fn merged(&self) -> u64 {
+        self.ledger.merged
     }
 
     pub(super) fn claimable(&self) -> usize {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::model::{LEASE_MS, Model, path, sha};
 use crate::model::{Job, StoreName, Timestamp};
-use crate::outbox::{Claimed, Death, Outbox, Settle, Which};
+use crate::outbox::{Claimed, Death, Outbox, Recovered, Settle, Settled, Which};
 
 /// A page, by number.
 pub type Page = u8;
@@ -79,7 +79,10 @@ fn take_step(outbox: &mut dyn Outbox, model: &mut Model, claims: &mut Vec<Claime
             assert_eq!(outbox.enqueue(&told, now), Ok(model.enqueue(jobs)));
         }
         Step::Claim(max) => {
-            let claimed = outbox.claim(*max, lease, now).expect("claim");
+            let taken = outbox.claim(*max, lease, now).expect("claim");
+            let beside = (taken.read, taken.merged, taken.buried);
+            let claimed = taken.jobs;
+            assert_eq!(beside, (0, 0, 0), "no producer wrote lines");
             assert_eq!(claimed.len(), model.claimable().min(*max));
             for claim in &claimed {
                 model.claim(claim);
@@ -90,19 +93,26 @@ fn take_step(outbox: &mut dyn Outbox, model: &mut Model, claims: &mut Vec<Claime
         Step::Settle(settled) => {
             let mut told = Vec::new();
             let mut refused = 0;
+            let merged = model.merged();
             for (which, outcome) in settled {
                 let claim = &claims[which % claims.len()];
                 told.push((claim.clone(), outcome.tell(model.now)));
                 refused += u64::from(!model.settle(claim, outcome));
             }
-            assert_eq!(outbox.settle(&told, now), Ok(refused));
+            let merged = model.merged() - merged;
+            assert_eq!(outbox.settle(&told, now), Ok(Settled { refused, merged }));
         }
         Step::Extend(which) => {
             let claim = claims[which % claims.len()].clone();
             let lost = u64::from(!model.extend(&claim));
             assert_eq!(outbox.extend(&[claim], lease, now), Ok(lost));
         }
-        Step::Recover(all) => assert_eq!(outbox.recover(*all, now), Ok(model.recover(*all))),
+        Step::Recover(all) => {
+            let merged = model.merged();
+            let jobs = model.recover(*all);
+            let merged = model.merged() - merged;
+            assert_eq!(outbox.recover(*all, now), Ok(Recovered { jobs, merged }));
+        }
         Step::Release(store) => {
             assert_eq!(outbox.release(*store, now), Ok(model.release(*store)));
         }

@@ -29,9 +29,9 @@ fn fresh_jobs_come_out_once_in_the_order_they_went_in(outbox: &mut dyn Outbox) {
 
 fn no_more_than_asked_for_are_claimed(outbox: &mut dyn Outbox) {
     put(outbox, &[job("a"), job("b"), job("c")], NOW);
-    assert_eq!(outbox.claim(0, LEASE, NOW), Ok(vec![]));
-    let two = outbox.claim(2, LEASE, NOW).expect("claim");
-    let rest = outbox.claim(2, LEASE, NOW).expect("claim");
+    assert_eq!(outbox.claim(0, LEASE, NOW), Ok(Claims::default()));
+    let two = outbox.claim(2, LEASE, NOW).expect("claim").jobs;
+    let rest = outbox.claim(2, LEASE, NOW).expect("claim").jobs;
     assert_eq!((names(&two), names(&rest)), (vec!["a", "b"], vec!["c"]));
     assert!(rest[0].token > two[0].token.max(two[1].token));
 }
@@ -144,7 +144,7 @@ fn a_page_in_flight_is_passed_over_and_stops_no_other(outbox: &mut dyn Outbox) {
     let first = take_one(outbox, NOW);
     let done = put(outbox, &[job_of("a", "v2"), job("b"), job("c")], at(1));
     assert_eq!((done.new, done.merged), (3, 0));
-    let others = outbox.claim(2, LEASE, at(1)).expect("claim");
+    let others = outbox.claim(2, LEASE, at(1)).expect("claim").jobs;
     assert_eq!(names(&others), ["b", "c"]);
     assert_eq!(take(outbox, at(1)), []);
     assert_eq!(counts(outbox, at(1)).waiting, 1);

@@ -13,7 +13,8 @@ use std::time::Duration;
 use super::Case;
 use crate::model::{ContentSha, Job, Labels, PagePath, StoreName, Timestamp};
 use crate::outbox::{
-    Claimed, Counts, Death, Enqueued, JobId, Junk, LONGEST_WAIT, Outbox, Settle, Which,
+    Claimed, Claims, Counts, Death, Enqueued, JobId, Junk, LONGEST_WAIT, Outbox, Settle, Standing,
+    Which, Worker,
 };
 
 /// The facts of each topic, in reading order.
@@ -64,7 +65,7 @@ fn put(outbox: &mut dyn Outbox, jobs: &[Job], now: Timestamp) -> Enqueued {
 }
 
 fn take(outbox: &mut dyn Outbox, now: Timestamp) -> Vec<Claimed> {
-    outbox.claim(1000, LEASE, now).expect("claim")
+    outbox.claim(1000, LEASE, now).expect("claim").jobs
 }
 
 /// Claims the only job that can be claimed.
@@ -80,8 +81,8 @@ fn names(claims: &[Claimed]) -> Vec<&str> {
 
 /// Settles a claim that must not be refused.
 fn end(outbox: &mut dyn Outbox, claim: &Claimed, outcome: Settle, now: Timestamp) {
-    let refused = outbox.settle(&[(claim.clone(), outcome)], now);
-    assert_eq!(refused, Ok(0), "{claim:?}");
+    let settled = outbox.settle(&[(claim.clone(), outcome)], now);
+    assert_eq!(settled.map(|s| s.refused), Ok(0), "{claim:?}");
 }
 
 fn retry(at: Timestamp, attempts: u32, content: &str) -> Settle {
@@ -114,6 +115,16 @@ fn death(reason: &str) -> Death {
         version: sha("v1").to_string(),
         fingerprint: "f1".into(),
     }
+}
+
+/// Settles and returns how many were refused.
+fn refused(outbox: &mut dyn Outbox, settled: &[(Claimed, Settle)], now: Timestamp) -> u64 {
+    outbox.settle(settled, now).expect("settle").refused
+}
+
+/// Recovers and returns how many jobs were taken back.
+fn recover(outbox: &mut dyn Outbox, all: bool, now: Timestamp) -> u64 {
+    outbox.recover(all, now).expect("recover").jobs
 }
 
 fn counts(outbox: &mut dyn Outbox, now: Timestamp) -> Counts {

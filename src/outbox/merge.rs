@@ -1,9 +1,90 @@
-//! What becomes of two jobs of one page: pure rules, no SQL.
+//! What becomes of a job that leaves a worker's hands, and of two jobs of one page: pure rules, the same for every
+//! outbox.
 
 use super::entry::{Entry, State, sha_text};
+use super::{Death, LONGEST_WAIT, Settle, clip};
 use crate::model::{Job, Timestamp};
 
+/// Where an entry goes that leaves a worker's hands.
+#[derive(Debug)]
+pub(super) enum Leaves<'a> {
+    /// It is done, and so are earlier dead letters of its page.
+    Done,
+    /// It is over; dead letters of its page go on resting.
+    Swallowed,
+    /// It waits again.
+    Back(Box<Entry>),
+    /// To the dead letters.
+    Dead(&'a Death),
+}
+
 impl Entry {
+    /// Says where a claimed entry goes, and makes it what it is then.
+    pub(super) fn leave(mut self, outcome: &Settle, now: Timestamp) -> Leaves<'_> {
+        let latest = now.plus(LONGEST_WAIT);
+        // It came out of the worker's hands alive.
+        self.recoveries = 0;
+        match outcome {
+            Settle::Ack => return Leaves::Done,
+            Settle::Swallow => return Leaves::Swallowed,
+            Settle::Dead(death) => return Leaves::Dead(death),
+            Settle::RetryAt {
+                at,
+                attempts,
+                version,
+                reason,
+            } => {
+                self.state = if *at > now {
+                    State::Delayed
+                } else {
+                    State::Ready
+                };
+                self.due_at = Some((*at).min(latest).0);
+                self.held_for = None;
+                self.attempts = *attempts;
+                self.version.clone_from(version);
+                clip(reason).clone_into(&mut self.reason);
+            }
+            Settle::Hold {
+                store,
+                until,
+                version,
+                reason,
+            } => {
+                if !version.is_empty() {
+                    self.version.clone_from(version);
+                }
+                self.state = State::Held;
+                self.held_for = Some(store.as_str().to_owned());
+                self.due_at = until.map(|until| until.min(latest).0);
+                clip(reason).clone_into(&mut self.reason);
+            }
+        }
+        Leaves::Back(Box::new(self))
+    }
+
+    /// Makes a claimed entry one that was found in dead hands.
+    pub(super) fn recover(&mut self) {
+        self.state = State::Ready;
+        self.held_for = None;
+        self.recoveries = self.recoveries.saturating_add(1);
+    }
+
+    /// Lets a held entry go on.
+    pub(super) fn release(&mut self, now: Timestamp) {
+        self.state = State::Ready;
+        self.held_for = None;
+        self.due_at = Some(now.0);
+    }
+
+    /// Joins it with the one enqueued meanwhile, if there is one.
+    pub(super) fn join_any(self, newer: Option<Self>) -> Self {
+        match newer {
+            Some(newer) => self.join(newer),
+            None => self,
+        }
+    }
+
     /// Says whether `sha` names another content than this job was tried with, or, when that is unknown,
     /// than it names itself. Unknown against named is no other content: else each scan of a failing page
     /// would make its job fresh again, and it would fail for ever.
@@ -46,9 +127,8 @@ impl Entry {
         } else if self.is_released_by(&sha) {
             self.make_ready(now);
         }
-        if !sha.is_empty() {
-            self.sha = sha;
-        }
+        // An event that names no content makes the named one doubtful.
+        self.sha = sha;
         if !job.labels.is_empty() {
             self.labels.clone_from(&job.labels);
         }
@@ -70,7 +150,7 @@ impl Entry {
     ///
     /// Another content counts for itself; the same one, or none named, waits out what the tried job has to wait. A hold
     /// waits for a store and not for the page, so only an event that names the same content leaves it.
-    pub(super) fn join(mut self, newer: Self) -> Self {
+    fn join(mut self, newer: Self) -> Self {
         let other = self.differs_from(&newer.sha);
         self.attempts = if other {
             newer.attempts

@@ -1,0 +1,266 @@
+//! Reading producers' lines, and leasing what is due.
+
+use std::time::Duration;
+
+use super::change::{Batch, Room};
+use super::keys::Key;
+use super::letters::{HEAD, Letter, mark};
+use super::link::Link;
+use super::pages::{is_at, path_of};
+use super::text::Lent;
+use super::{PIECE, RedisOutbox, distinct, enter, ms};
+use crate::model::{Failure, FailureKind, Job, Timestamp};
+use crate::outbox::entry::{Entry, State};
+use crate::outbox::{Claimed, Claims, JobId, LONGEST_WAIT, Worker};
+
+/// The longest line that is read as a job: 1 MiB. A job is a path and a few labels.
+const LONGEST_LINE: usize = 1 << 20;
+/// Bytes of lines read in one step: the server copies them while it does nothing else.
+const MOST_BYTES: usize = 4 << 20;
+
+/// A line of the list, as much as is needed of it.
+struct Line {
+    size: usize,
+    text: Vec<u8>,
+}
+
+impl Line {
+    /// Reads it as a job, or says why it is none.
+    fn job(&self) -> Result<Job, String> {
+        if self.size > LONGEST_LINE {
+            return Err(format!(
+                "line is {} bytes long; a job's has at most {LONGEST_LINE}",
+                self.size
+            ));
+        }
+        let text = str::from_utf8(&self.text).map_err(|_| "line is not UTF-8".to_owned())?;
+        Job::from_line(text).map_err(|e| Failure::from_error(FailureKind::Rejected, "", &e).reason)
+    }
+}
+
+impl RedisOutbox {
+    /// Reads lines and leases jobs until there are `max` or nothing more is due.
+    pub(super) fn claim_into(
+        &mut self,
+        claims: &mut Claims,
+        max: usize,
+        lease: Duration,
+        now: Timestamp,
+    ) -> Result<(), Failure> {
+        let until = now.plus(lease.min(LONGEST_WAIT));
+        while claims.jobs.len() < max {
+            let most = (max - claims.jobs.len()).min(PIECE);
+            let read = self.read_lines(claims, most, now)?;
+            let due = self.due(most, now)?;
+            if !due.is_empty() {
+                self.lend(claims, &due, now, until)?;
+            } else if read == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns the list's first lines into entries, or dead letters; returns how many there were. No more than may be
+    /// claimed now: lines take less room than entries.
+    fn read_lines(
+        &mut self,
+        claims: &mut Claims,
+        most: usize,
+        now: Timestamp,
+    ) -> Result<usize, Failure> {
+        let doing = "cannot read the list of jobs";
+        loop {
+            let lines = self.peek(doing, most)?;
+            if lines.is_empty() {
+                return Ok(0);
+            }
+            let jobs: Vec<Result<Job, String>> = lines.iter().map(Line::job).collect();
+            let paths = distinct(jobs.iter().flatten().map(|job| job.path.as_str()));
+            let junk = jobs.iter().filter(|job| job.is_err()).count();
+            let entered = self.enter_lines(doing, (&lines, &jobs), &paths, junk, now)?;
+            let Some((merged, buried)) = entered else {
+                // Another worker, or a foreign consumer, took lines away.
+                continue;
+            };
+            claims.read += lines.len() as u64;
+            claims.merged += merged;
+            claims.buried += buried;
+            fail::fail_point!("outbox.read");
+            return Ok(lines.len());
+        }
+    }
+
+    fn peek(&mut self, doing: &str, most: usize) -> Result<Vec<Line>, Failure> {
+        let name = self.link.keys.name(Key::List).to_owned();
+        let script = &self.scripts.peek;
+        let flat: Vec<(usize, Vec<u8>)> = self.link.ask(doing, |c| {
+            Link::run(c, script, |cmd| {
+                cmd.arg(1)
+                    .arg(&name)
+                    .arg(most)
+                    .arg(LONGEST_LINE)
+                    .arg(MOST_BYTES);
+            })
+        })?;
+        Ok(flat
+            .into_iter()
+            .map(|(size, text)| Line { size, text })
+            .collect())
+    }
+
+    fn enter_lines(
+        &mut self,
+        doing: &str,
+        (lines, jobs): (&[Line], &[Result<Job, String>]),
+        paths: &[String],
+        junk: usize,
+        now: Timestamp,
+    ) -> Result<Option<(u64, u64)>, Failure> {
+        self.transact_once(doing, paths, (paths.len(), junk), Room::Any, |batch| {
+            let (mut merged, mut buried) = (0, 0);
+            for (index, (line, job)) in lines.iter().zip(jobs).enumerate() {
+                batch.expect_line(index, line.size, &line.text);
+                match job {
+                    Ok(job) => {
+                        merged += u64::from(enter(batch, job, now));
+                        batch.take_first_line();
+                    }
+                    Err(reason) => {
+                        let id = batch.letter_id();
+                        let head = &line.text[..line.text.len().min(HEAD)];
+                        let mark = mark(line.size, head);
+                        batch.note_junk(&Letter::of_junk(id, mark, reason, now.0));
+                        batch.bury_first_line();
+                        buried += 1;
+                    }
+                }
+            }
+            (merged, buried)
+        })
+    }
+
+    /// Returns what may be claimed, oldest first: the order it stands in, and what it is called there.
+    fn due(&mut self, most: usize, now: Timestamp) -> Result<Vec<(Key, Vec<u8>)>, Failure> {
+        let keys = self.link.keys.clone();
+        // Nobody may ask for a longer wait, so the clock was set back since.
+        let beyond = format!("({}", now.plus(LONGEST_WAIT).0);
+        let found: Vec<Vec<(Vec<u8>, f64)>> = self.link.ask("cannot claim jobs", |c| {
+            let mut pipe = redis::pipe();
+            pipe.cmd("ZRANGE")
+                .arg(keys.name(Key::Ready))
+                .arg(0)
+                .arg(most - 1)
+                .arg("WITHSCORES");
+            for key in Key::LATER {
+                for (from, to) in [("-inf", now.0.to_string()), (&beyond, "(+inf".to_owned())] {
+                    pipe.cmd("ZRANGEBYSCORE")
+                        .arg(keys.name(key))
+                        .arg(from)
+                        .arg(to);
+                    pipe.arg("WITHSCORES").arg("LIMIT").arg(0).arg(most);
+                }
+            }
+            Link::many(c, &pipe)
+        })?;
+        let orders = std::iter::once(Key::Ready).chain(Key::LATER.into_iter().flat_map(|k| [k, k]));
+        let mut due: Vec<(i64, Vec<u8>, Key)> = orders
+            .zip(found)
+            .flat_map(|(key, found)| {
+                found
+                    .into_iter()
+                    .map(move |(member, score)| (ms(score), member, key))
+            })
+            .collect();
+        due.sort();
+        due.truncate(most);
+        Ok(due
+            .into_iter()
+            .map(|(_, member, key)| (key, member))
+            .collect())
+    }
+
+    /// Leases what is due, if it still is.
+    fn lend(
+        &mut self,
+        claims: &mut Claims,
+        due: &[(Key, Vec<u8>)],
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<(), Failure> {
+        let paths = distinct(due.iter().filter_map(|(_, member)| path_of(member)));
+        let numbers = (due.len(), due.len());
+        let (lent, buried) =
+            self.transact("cannot claim jobs", &paths, numbers, Room::Any, |batch| {
+                let (mut lent, mut buried) = (Vec::new(), batch.damaged() as u64);
+                for (key, member) in due {
+                    match lend_one(batch, *key, member, now, until) {
+                        Lend::Lent(claim) => lent.push(*claim),
+                        Lend::Buried => buried += 1,
+                        // A hand, or a program that is none of ours, left it behind.
+                        Lend::Gone => batch.forget_member(*key, member.clone()),
+                    }
+                }
+                (lent, buried)
+            })?;
+        claims.buried += buried;
+        claims.jobs.extend(lent);
+        Ok(())
+    }
+}
+
+/// What came of leasing one.
+enum Lend {
+    Lent(Box<Claimed>),
+    Buried,
+    Gone,
+}
+
+fn lend_one(batch: &mut Batch, key: Key, member: &[u8], now: Timestamp, until: Timestamp) -> Lend {
+    let Some(path) = path_of(member) else {
+        return Lend::Gone;
+    };
+    let Some(page) = batch.page(path) else {
+        return Lend::Gone;
+    };
+    if !is_at(page.stands().as_ref(), key, member) {
+        return Lend::Gone;
+    }
+    let Some(mut entry) = page.waiting.now.take() else {
+        return Lend::Gone;
+    };
+    match entry.job() {
+        Ok(job) => {
+            entry.state = State::InFlight;
+            entry.held_for = None;
+            let token = batch.numbers.job();
+            let claim = claimed(&entry, token, job);
+            if let Some(page) = batch.page(path) {
+                page.in_flight.now = Some(Lent {
+                    entry,
+                    token,
+                    until: until.0,
+                    worker: Worker::this().to_string(),
+                    since: now.0,
+                });
+            }
+            Lend::Lent(Box::new(claim))
+        }
+        // What no longer names a page (an older program was laxer) must not stop the rest.
+        Err(error) => {
+            let reason = format!("job names no page: {error}");
+            batch.bury(entry.line(entry.attempts).as_bytes(), &reason, now.0);
+            Lend::Buried
+        }
+    }
+}
+
+/// Returns a claimed entry as the worker gets it.
+fn claimed(entry: &Entry, token: i64, job: Job) -> Claimed {
+    Claimed {
+        id: JobId(entry.id.to_string()),
+        token,
+        job,
+        recoveries: entry.recoveries,
+    }
+}

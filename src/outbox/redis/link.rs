@@ -1,0 +1,341 @@
+//! The connection: made when it is needed, made anew after any trouble, every wait bounded.
+
+use std::time::Duration;
+
+use redis::{
+    Connection, FromRedisValue, IntoConnectionInfo as _, Pipeline, RedisConnectionInfo, RedisError,
+    RedisResult, Value,
+};
+use uuid::Uuid;
+
+use super::error::{ends_connection, failure};
+use super::keys::{Key, Keys};
+use super::{RedisSettings, owner::Owner};
+use crate::model::{Failure, FailureKind};
+
+/// How long connecting, and each answer, may take. No call of ours waits for something to happen, so an answer that
+/// takes longer will not come.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The first version whose scripts can say that they may run when memory is full.
+const OLDEST: u32 = 7;
+
+/// A server, and the connection to it while there is one.
+pub(super) struct Link {
+    client: redis::Client,
+    /// User, password and database.
+    login: RedisConnectionInfo,
+    /// The server's address, without user and password.
+    place: String,
+    connection: Option<Connection>,
+    pub(super) keys: Keys,
+    owner: Owner,
+    allow_eviction: bool,
+    /// Our mark of ownership, and the one that stands there and is ours all the same.
+    pub(super) mark: String,
+    pub(super) former_mark: Vec<u8>,
+    notes: Vec<String>,
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link")
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    /// Takes the settings; the server is not asked yet.
+    ///
+    /// # Errors
+    /// `Refused` when they cannot be used.
+    pub(super) fn new(settings: RedisSettings) -> Result<Self, Failure> {
+        if settings.url.starts_with("rediss") || settings.url.starts_with("valkeys") {
+            // Fails when there is one already, which is as good.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        // The library's error may hold the URL's parts, and so the password.
+        let unreadable = |e: RedisError| {
+            Failure::new(
+                FailureKind::Refused,
+                format!("outbox.url cannot be read: {}", e.category()),
+            )
+            .hint("it looks like redis://user:password@host:6379/0 or unix:///path/to/socket?db=0; special characters in a password are written as %XX")
+        };
+        let told = settings
+            .url
+            .as_str()
+            .into_connection_info()
+            .map_err(unreadable)?;
+        let login = told.redis_settings().clone();
+        // The library would wait for each of its greetings in turn: we greet, see `log_in`.
+        let mute = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let client = redis::Client::open(told.set_redis_settings(mute)).map_err(unreadable)?;
+        // Not the process's: each outbox counts its own changes.
+        let sender = Uuid::new_v4().simple().to_string();
+        Ok(Self {
+            place: client.get_connection_info().addr().to_string(),
+            client,
+            login,
+            connection: None,
+            keys: Keys::around(&settings.key, &settings.dead_key, &sender)?,
+            mark: settings.owner.mark(),
+            former_mark: Vec::new(),
+            owner: settings.owner,
+            allow_eviction: settings.allow_eviction,
+            notes: Vec::new(),
+        })
+    }
+
+    /// Returns what the server does not let us see, if anything.
+    pub(super) fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Asks the server. `ask` must be safe to repeat: when an old connection turns out to be broken, it is asked once
+    /// more on a new one.
+    ///
+    /// # Errors
+    /// As [`failure`] sorts them.
+    pub(super) fn ask<T>(
+        &mut self,
+        doing: &str,
+        mut ask: impl FnMut(&mut Connection) -> RedisResult<T>,
+    ) -> Result<T, Failure> {
+        let is_old = self.connection.is_some();
+        match self.ask_once(doing, &mut ask)? {
+            Ok(value) => Ok(value),
+            // Without an answer in time, another wait would not bring one either.
+            Err(e) if is_old && self.connection.is_none() && !e.is_timeout() => {
+                let again = self.ask_once(doing, &mut ask)?;
+                again.map_err(|e| failure(doing, &self.place, &e))
+            }
+            Err(e) => Err(failure(doing, &self.place, &e)),
+        }
+    }
+
+    fn ask_once<T>(
+        &mut self,
+        doing: &str,
+        ask: &mut impl FnMut(&mut Connection) -> RedisResult<T>,
+    ) -> Result<RedisResult<T>, Failure> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.connect(doing)?,
+        };
+        let answer = ask(&mut connection);
+        if !matches!(&answer, Err(e) if ends_connection(e)) {
+            self.connection = Some(connection);
+        }
+        Ok(answer)
+    }
+
+    fn connect(&mut self, doing: &str) -> Result<Connection, Failure> {
+        let wrong = |e: RedisError| failure(doing, &self.place, &e);
+        let mut connection = self
+            .client
+            .get_connection_with_timeout(PATIENCE)
+            .map_err(wrong)?;
+        let bounded = connection
+            .set_read_timeout(Some(PATIENCE))
+            .and_then(|()| connection.set_write_timeout(Some(PATIENCE)));
+        bounded.map_err(wrong)?;
+        self.log_in(&mut connection).map_err(wrong)?;
+        self.check_server(&mut connection, doing)?;
+        self.check_keys(&mut connection, doing)?;
+        Ok(connection)
+    }
+
+    fn log_in(&self, connection: &mut Connection) -> RedisResult<()> {
+        let mut greeting = redis::pipe();
+        if let Some(password) = self.login.password() {
+            greeting
+                .cmd("AUTH")
+                .arg(self.login.username())
+                .arg(password);
+        }
+        if self.login.db() != 0 {
+            greeting.cmd("SELECT").arg(self.login.db());
+        }
+        Self::many::<Vec<Value>>(connection, &greeting).map(drop)
+    }
+
+    /// Sends several commands and returns their answers. The library's own way waits for each answer anew after one
+    /// has not come in time.
+    pub(super) fn many<T: FromRedisValue>(
+        connection: &mut Connection,
+        commands: &Pipeline,
+    ) -> RedisResult<T> {
+        let count = commands.cmd_iter().count();
+        if count > 0 {
+            connection.send_packed_command(&commands.get_packed_pipeline())?;
+        }
+        let mut answers = Vec::with_capacity(count);
+        let mut wrong = None;
+        for _ in 0..count {
+            match connection.recv_response()? {
+                Value::ServerError(error) => wrong = wrong.or(Some(error)),
+                answer => answers.push(answer),
+            }
+        }
+        match wrong {
+            Some(error) => Err(error.into()),
+            None => Ok(redis::from_redis_value(Value::Array(answers))?),
+        }
+    }
+
+    /// As [`Self::many`], with nobody else's command between them.
+    pub(super) fn at_once<T: FromRedisValue>(
+        connection: &mut Connection,
+        commands: &Pipeline,
+    ) -> RedisResult<T> {
+        let mut all = redis::pipe();
+        all.cmd("MULTI");
+        for command in commands.cmd_iter() {
+            all.add_command(command.clone());
+        }
+        all.cmd("EXEC");
+        let mut answers: Vec<Value> = Self::many(connection, &all)?;
+        let last = answers.pop().unwrap_or(Value::Nil);
+        Ok(redis::from_redis_value(last)?)
+    }
+
+    /// Checks the server's version and that it never throws keys away.
+    fn check_server(&mut self, connection: &mut Connection, doing: &str) -> Result<(), Failure> {
+        self.notes.clear();
+        let info: String = match redis::cmd("INFO").query(connection) {
+            Ok(info) => info,
+            Err(e) if e.code() == Some("NOPERM") => {
+                self.notes.push(format!(
+                    "redis at {} does not let us ask for its version and memory policy (INFO); it must be 7 or later with maxmemory-policy noeviction",
+                    self.place
+                ));
+                return Ok(());
+            }
+            Err(e) => return Err(failure(doing, &self.place, &e)),
+        };
+        let value = |name: &str| {
+            info.lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+                .map(str::trim)
+        };
+        if let Some(version) = value("redis_version")
+            && let Some(Ok(major)) = version.split('.').next().map(str::parse::<u32>)
+            && major < OLDEST
+        {
+            return Err(Failure::new(
+                FailureKind::Refused,
+                format!("redis at {} is version {version}", self.place),
+            )
+            .hint(format!("the outbox needs version {OLDEST} or later")));
+        }
+        match value("maxmemory_policy") {
+            Some("noeviction") => {}
+            Some(policy) if self.allow_eviction => self.notes.push(format!(
+                "redis at {} may throw jobs away: maxmemory-policy is {policy}",
+                self.place
+            )),
+            Some(policy) => {
+                return Err(Failure::new(
+                    FailureKind::Refused,
+                    format!(
+                        "redis at {} may throw jobs away: maxmemory-policy is {policy}",
+                        self.place
+                    ),
+                )
+                .hint("redis-cli CONFIG SET maxmemory-policy noeviction; or outbox.allow_eviction = true, if losing jobs until the next scan is no harm"));
+            }
+            None => self.notes.push(format!(
+                "redis at {} does not tell its maxmemory-policy; it must be noeviction",
+                self.place
+            )),
+        }
+        Ok(())
+    }
+
+    /// Checks that the keys are ours: of the right types, and of this checkout.
+    fn check_keys(&mut self, connection: &mut Connection, doing: &str) -> Result<(), Failure> {
+        let mut types = redis::pipe();
+        for name in self.keys.all() {
+            types.cmd("TYPE").arg(name);
+        }
+        let types: Vec<String> =
+            Self::many(connection, &types).map_err(|e| failure(doing, &self.place, &e))?;
+        for (key, is) in Key::ALL.into_iter().zip(&types) {
+            if is != "none" && is != key.kind() {
+                return Err(wrong_type(self.keys.name(key), is));
+            }
+        }
+        let name = self.keys.name(Key::Owner);
+        let mark: Option<Vec<u8>> = redis::cmd("GET")
+            .arg(name)
+            .query(connection)
+            .map_err(|e| failure(doing, &self.place, &e))?;
+        if let Some(mark) = mark {
+            self.owner.may_use(&mark, name)?;
+            self.former_mark = mark;
+        }
+        Ok(())
+    }
+
+    /// Says what it means that the owner key holds another mark than it did.
+    pub(super) fn other_owner(&mut self, mark: &[u8]) -> Failure {
+        // The next connection judges anew.
+        self.connection = None;
+        match self.owner.may_use(mark, self.keys.name(Key::Owner)) {
+            Err(failure) => failure,
+            Ok(()) => Failure::new(
+                FailureKind::Busy,
+                "the outbox was taken over by this checkout's other state",
+            ),
+        }
+    }
+
+    /// Runs a script by its digest, or whole when the server does not know it (yet, or any more).
+    pub(super) fn run<T: FromRedisValue>(
+        connection: &mut Connection,
+        script: &Script,
+        load: impl Fn(&mut redis::Cmd),
+    ) -> RedisResult<T> {
+        let mut by_digest = redis::cmd("EVALSHA");
+        by_digest.arg(&script.digest);
+        load(&mut by_digest);
+        match by_digest.query(connection) {
+            Err(e) if e.code() == Some("NOSCRIPT") => {
+                let mut whole = redis::cmd("EVAL");
+                whole.arg(&script.text);
+                load(&mut whole);
+                whole.query(connection)
+            }
+            other => other,
+        }
+    }
+}
+
+/// Returns the refusal of a key that is not ours.
+pub(super) fn wrong_type(name: &str, is: &str) -> Failure {
+    Failure::new(
+        FailureKind::Refused,
+        format!("the key {name:?} is a {is}, which is not ours"),
+    )
+    .hint("another program uses a key of this name: set outbox.key to a name of its own, or move that key away (RENAME)")
+}
+
+/// A script and its digest.
+#[derive(Debug)]
+pub(super) struct Script {
+    text: String,
+    digest: String,
+}
+
+impl Script {
+    pub(super) fn new(text: String) -> Self {
+        use sha1::Digest as _;
+        use std::fmt::Write as _;
+        let mut digest = String::with_capacity(40);
+        for byte in sha1::Sha1::digest(text.as_bytes()) {
+            write!(digest, "{byte:02x}").expect("writing to a string cannot fail");
+        }
+        Self { text, digest }
+    }
+}

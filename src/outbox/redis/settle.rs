@@ -1,0 +1,83 @@
+//! Ending claims.
+
+use super::change::{Batch, Room};
+use super::letters::Letter;
+use super::settings::Offset;
+use super::text::Lent;
+use super::{RedisOutbox, distinct};
+use crate::model::{Failure, Timestamp};
+use crate::outbox::merge::Leaves;
+use crate::outbox::{Claimed, Settle, Settled};
+
+impl RedisOutbox {
+    /// Ends some claims in one step.
+    pub(super) fn settle_some(
+        &mut self,
+        some: &[(Claimed, Settle)],
+        offset: Offset,
+        now: Timestamp,
+    ) -> Result<Settled, Failure> {
+        let paths = distinct(some.iter().map(|(claim, _)| claim.job.path.as_str()));
+        let is_dead = |(_, outcome): &&(Claimed, Settle)| matches!(outcome, Settle::Dead(_));
+        let letters = some.iter().filter(is_dead).count();
+        self.transact(
+            "cannot settle jobs",
+            &paths,
+            (0, letters),
+            Room::Any,
+            |batch| {
+                let mut settled = Settled::default();
+                for (claim, outcome) in some {
+                    match settle_one(batch, claim, outcome, offset, now) {
+                        Some(merged) => settled.merged += u64::from(merged),
+                        None => settled.refused += 1,
+                    }
+                }
+                settled
+            },
+        )
+    }
+}
+
+/// Settles a claim and says whether its job was merged; `None` when the claim was lost.
+fn settle_one(
+    batch: &mut Batch,
+    claim: &Claimed,
+    outcome: &Settle,
+    offset: Offset,
+    now: Timestamp,
+) -> Option<bool> {
+    let outcome = &on_server(outcome, offset);
+    let now = offset.server(now);
+    let page = batch.page(claim.job.path.as_str())?;
+    let lent = page.in_flight.now.take_if(|lent| lent.is(claim))?;
+    match lent.entry.clone().leave(outcome, now) {
+        Leaves::Done => page.letter.now = None,
+        Leaves::Swallowed => {}
+        Leaves::Back(entry) => return Some(page.put_back(*entry)),
+        Leaves::Dead(death) => {
+            let id = batch.letter_id();
+            let letter = Letter::of_job(id, &lent.entry, death, now.0);
+            batch.page(claim.job.path.as_str())?.letter.now = Some(letter);
+        }
+    }
+    Some(false)
+}
+
+/// Returns an outcome with its time by the server's clock.
+fn on_server(outcome: &Settle, offset: Offset) -> Settle {
+    let mut outcome = outcome.clone();
+    match &mut outcome {
+        Settle::RetryAt { at, .. } => *at = offset.server(*at),
+        Settle::Hold { until, .. } => *until = until.map(|until| offset.server(until)),
+        Settle::Ack | Settle::Swallow | Settle::Dead(_) => {}
+    }
+    outcome
+}
+
+impl Lent {
+    /// Says whether this is the claim that it was lent to.
+    pub(super) fn is(&self, claim: &Claimed) -> bool {
+        self.token == claim.token && self.entry.id.to_string() == claim.id.0
+    }
+}
