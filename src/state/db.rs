@@ -1,7 +1,7 @@
 //! Opening `wiki.db`: pragmas on every connection, forward migrations, errors by kind.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
@@ -63,11 +63,26 @@ pub fn open_db(path: &Path) -> Result<Connection, Failure> {
     )
     .map_err(failed)?;
     if version < LATEST {
-        db.pragma_update(None, "journal_mode", "WAL")
-            .map_err(failed)?;
+        switch_to_wal(&db).map_err(failed)?;
         migrate(&mut db).map_err(failed)?;
     }
     Ok(db)
+}
+
+/// Switches to WAL. Two that do so at once are told that it is busy, whatever the timeout says: so it is asked again.
+fn switch_to_wal(db: &Connection) -> rusqlite::Result<()> {
+    let end = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        match db.pragma_update(None, "journal_mode", "WAL") {
+            Err(e)
+                if e.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && Instant::now() < end =>
+            {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            other => return other,
+        }
+    }
 }
 
 fn migrate(db: &mut Connection) -> rusqlite::Result<()> {

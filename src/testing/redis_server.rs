@@ -119,6 +119,21 @@ impl RedisServer {
         }
     }
 
+    /// Sends a signal to the server: `-STOP`, `-CONT`.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn signal(&self, signal: &str) {
+        let child = self.child.as_ref().expect("it runs");
+        let sent = Command::new("kill")
+            .args([signal, &child.id().to_string()])
+            .status();
+        assert!(
+            sent.is_ok_and(|status| status.success()),
+            "{signal} is sent"
+        );
+    }
+
     /// Returns the server's URL.
     #[must_use]
     pub fn url(&self) -> String {

@@ -62,7 +62,8 @@ fn jobs_of_one_page_merge_while_it_waits(outbox: &mut dyn Outbox) {
 fn a_page_twice_in_one_batch_waits_once(outbox: &mut dyn Outbox) {
     let done = put(outbox, &[job("a"), job_of("a", "v1"), job("a")], NOW);
     assert_eq!((done.new, done.merged), (1, 2));
-    assert_eq!(take_one(outbox, NOW).job, job_of("a", "v1"));
+    // The last one names no content, which makes the named one doubtful.
+    assert_eq!(take_one(outbox, NOW).job, job("a"));
 }
 
 fn empty_labels_never_override(outbox: &mut dyn Outbox) {
