@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use super::fixture::{NOTHING, Repo, page, remove};
@@ -546,6 +548,41 @@ fn nothing_beyond_a_link_a_submodule_or_a_nested_repository_is_committed() {
     repo.write("wiki-output/sub/page.md", "# in it\n");
     let failure = repo.fails("wiki-output/sub/page.md", FailureKind::Rejected);
     assert!(failure.reason.contains("submodule"), "{failure}");
+}
+
+#[test]
+fn a_page_replaced_by_no_file_waits_until_the_user_has_committed_it() {
+    type Make = fn(&Path);
+    let makes: [(&str, Make); 3] = [
+        ("a link", |at| symlink("b.md", at).expect("a link")),
+        ("a broken link", |at| {
+            symlink("nowhere.md", at).expect("a link");
+        }),
+        ("a pipe", |at| {
+            let made = Command::new("mkfifo").arg(at).status();
+            assert!(made.expect("mkfifo runs").success());
+        }),
+    ];
+    for (name, make) in makes {
+        let repo = Repo::with_pages();
+        repo.delete("wiki-output/a.md");
+        make(&repo.root.join("wiki-output/a.md"));
+        let failure = repo.fails("wiki-output/a.md", FailureKind::Waiting);
+        assert!(
+            failure
+                .reason
+                .contains("something that is no file stands in the place of page"),
+            "{name}: {failure}"
+        );
+        // Git keeps links; a pipe it can only forget.
+        if name == "a pipe" {
+            repo.git(&["rm", "-q", "--cached", "wiki-output/a.md"]);
+        } else {
+            repo.git(&["add", "wiki-output/a.md"]);
+        }
+        repo.git(&["commit", "-qm", "mine"]);
+        assert_eq!(repo.apply_one("wiki-output/a.md"), Ok(NOTHING), "{name}");
+    }
 }
 
 #[test]
