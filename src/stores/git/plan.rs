@@ -412,10 +412,9 @@ pub(super) fn held_of(entry: &Entry) -> Held {
 pub(super) fn read_same(file: &Path, page: &Page) -> Result<(Metadata, SystemTime), Failure> {
     let path = page.path.as_str();
     match fs::symlink_metadata(file) {
-        Ok(meta) if meta.is_symlink() => return Err(rejected(path, "it is a symbolic link")),
-        Ok(meta) if !meta.is_file() => return Err(rejected(path, "it is no regular file")),
-        Ok(_) => {}
-        Err(_) => return Err(changed_since(path)),
+        Ok(meta) if meta.is_file() => {}
+        // It was a file when it was read: its next job sees what it is now.
+        Ok(_) | Err(_) => return Err(changed_since(path)),
     }
     let read = || -> io::Result<Option<(Metadata, SystemTime)>> {
         let now = SystemTime::now();
@@ -430,7 +429,16 @@ pub(super) fn read_same(file: &Path, page: &Page) -> Result<(Metadata, SystemTim
     match read() {
         Ok(Some(seen)) => Ok(seen),
         Ok(None) => Err(changed_since(path)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(changed_since(path)),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound
+                    | io::ErrorKind::NotADirectory
+                    | io::ErrorKind::IsADirectory
+            ) =>
+        {
+            Err(changed_since(path))
+        }
         Err(error) => Err(Failure::from_error(
             FailureKind::Transient,
             &format!("cannot read page {path:?}"),

@@ -524,19 +524,10 @@ fn nothing_beyond_a_link_a_submodule_or_a_nested_repository_is_committed() {
     symlink("../real", repo.root.join("wiki-output/link")).expect("a link");
     repo.write("wiki-output/nested/page.md", "# nested\n");
     repo.git(&["init", "-q", "wiki-output/nested"]);
-    symlink("a.md", repo.root.join("wiki-output/l.md")).expect("a link");
     for path in ["wiki-output/link/page.md", "wiki-output/nested/page.md"] {
         let failure = repo.fails(path, FailureKind::Rejected);
         assert!(failure.reason.contains("its path"), "{failure}");
     }
-    let outcomes = repo
-        .store()
-        .apply(&[page("wiki-output/l.md", "# A\n")], 1)
-        .expect("usable");
-    assert_eq!(
-        outcomes[0].as_ref().expect_err("a link").kind,
-        FailureKind::Rejected
-    );
     // A submodule known to git whose folder is empty.
     let head = repo.head();
     repo.git(&[
@@ -582,6 +573,33 @@ fn a_page_replaced_by_no_file_waits_until_the_user_has_committed_it() {
         }
         repo.git(&["commit", "-qm", "mine"]);
         assert_eq!(repo.apply_one("wiki-output/a.md"), Ok(NOTHING), "{name}");
+    }
+}
+
+#[test]
+fn a_page_that_stopped_being_a_file_since_it_was_read_is_left_for_its_next_job() {
+    type Make = fn(&Path);
+    let makes: [Make; 4] = [
+        // The content would be the same.
+        |at| symlink("b.md", at).expect("a link"),
+        |at| symlink("nowhere.md", at).expect("a link"),
+        |at| fs::create_dir(at).expect("a folder"),
+        |at| {
+            let made = Command::new("mkfifo").arg(at).status();
+            assert!(made.expect("mkfifo runs").success());
+        },
+    ];
+    for (which, make) in makes.into_iter().enumerate() {
+        let repo = Repo::with_pages();
+        let head = repo.head();
+        let read = page("wiki-output/a.md", "# B\n");
+        repo.delete("wiki-output/a.md");
+        make(&repo.root.join("wiki-output/a.md"));
+        let outcomes = repo.store().apply(&[read], 1).expect("usable");
+        let failure = outcomes[0].as_ref().expect_err("put off");
+        assert_eq!(failure.kind, FailureKind::Busy, "{which}: {failure}");
+        assert!(failure.reason.contains("changed since"), "{failure}");
+        assert_eq!(repo.head(), head, "{which}");
     }
 }
 
