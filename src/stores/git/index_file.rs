@@ -286,9 +286,10 @@ impl IndexFile {
         &self.entries[start..start + len]
     }
 
-    /// Returns the entries below a folder, given without a slash at the end.
+    /// Returns the entries below a folder, given without a slash at the end; of the empty path, all.
     pub(super) fn under(&self, folder: &str) -> impl Iterator<Item = &Entry> {
-        let prefix = [folder.as_bytes(), b"/"].concat();
+        let slash: &[u8] = if folder.is_empty() { b"" } else { b"/" };
+        let prefix = [folder.as_bytes(), slash].concat();
         let start = self.entries.partition_point(|entry| *entry.path < *prefix);
         self.entries[start..]
             .iter()

@@ -15,6 +15,7 @@
 //! power cut holds what git's own commands would leave: refs are brought to the disk, loose objects only
 //! when `core.fsync` (or `core.fsyncObjectFiles`) asks for it.
 
+mod attributes;
 mod cache_tree;
 mod commit;
 mod convert;
@@ -28,6 +29,7 @@ mod repo;
 mod tests;
 mod tree;
 
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -35,6 +37,7 @@ use std::time::{Duration, Instant};
 
 use git2::Repository;
 
+use self::attributes::Folders;
 use self::commit::{Committer, Halt, Step, locked};
 use self::index_file::{Entry, IndexFile, Stamp};
 use self::journal::Paths;
@@ -98,6 +101,10 @@ pub struct GitStore {
     state: StateDir,
     settings: GitSettings,
     cached: Option<Cached>,
+    /// Where attributes may stand, as the index last showed it.
+    folders: RefCell<Option<Folders>>,
+    /// The fingerprint by which the last batch was converted, until it is asked for.
+    brought: Cell<Option<String>>,
     last_commit: Option<String>,
     /// How many commits this value made.
     commits: u64,
@@ -125,6 +132,8 @@ impl GitStore {
             state: state.clone(),
             settings,
             cached: None,
+            folders: RefCell::new(None),
+            brought: Cell::new(None),
             last_commit: None,
             commits: 0,
             watch: Box::new(|_| true),
@@ -220,9 +229,27 @@ impl GitStore {
         Ok(self.cached.as_ref().expect("just set"))
     }
 
+    /// Returns the fingerprint as it is now; `index` is asked for only when it has changed since it was last.
+    fn fingerprint_by(
+        &self,
+        repo: &Repository,
+        stamp: Option<&Stamp>,
+        index: impl FnOnce() -> Option<Folders>,
+    ) -> String {
+        let mut folders = self.folders.borrow_mut();
+        if !folders.as_ref().is_some_and(|known| known.are_of(stamp)) {
+            *folders = index();
+        }
+        let mark = folders
+            .as_ref()
+            .and_then(|known| known.mark(repo, &self.root));
+        mark.map_or_else(|| "git".to_owned(), |mark| format!("git:{mark}"))
+    }
+
     /// Calls `each` with every page that HEAD holds, in the order of the paths' bytes.
     fn pages(&mut self, each: &mut dyn FnMut(PagePath, String)) -> Result<(), Failure> {
         self.cached = None;
+        self.brought.set(None);
         let repo = repo::open(&self.root)?;
         let head = Head::read(&repo)?;
         HeadTree::open(&repo, head.commit)?.files(&self.settings.pages_dir, &mut |path, id| {
@@ -237,6 +264,11 @@ impl GitStore {
         let paths = Paths::of(repo);
         let head = Head::read(repo)?;
         let (index, stamp) = IndexFile::read(&paths.index).map_err(|e| index_failure(&e))?;
+        // Before anything is converted: what changes meanwhile shows as another fingerprint at the next look.
+        let fingerprint = self.fingerprint_by(repo, stamp.as_ref(), || {
+            let pages_dir = &self.settings.pages_dir;
+            Some(Folders::of(&index, stamp.as_ref(), pages_dir))
+        });
         let (mut plan, tree) = {
             let mut planner = Planner {
                 root: &self.root,
@@ -269,6 +301,7 @@ impl GitStore {
                 }));
             }
         }
+        self.brought.set(Some(fingerprint));
         let outcomes = plan.outcomes.into_iter();
         Ok(outcomes
             .map(|outcome| outcome.expect("each change is sorted or moved"))
@@ -312,8 +345,22 @@ impl Store for GitStore {
         StoreName::Git
     }
 
+    /// Changes with the attributes and the configuration by which git makes a page's blob. The first call
+    /// after a batch returns that by which the batch was converted: its receipts stand under it.
     fn fingerprint(&self) -> String {
-        "git".into()
+        if let Some(brought) = self.brought.take() {
+            return brought;
+        }
+        let Ok(repo) = repo::open(&self.root) else {
+            return "git".to_owned();
+        };
+        let index = Paths::of(&repo).index;
+        let stamp = Stamp::of(&index).unwrap_or_default();
+        self.fingerprint_by(&repo, stamp.as_ref(), || {
+            let (index, stamp) = IndexFile::read(&index).ok()?;
+            let pages_dir = &self.settings.pages_dir;
+            Some(Folders::of(&index, stamp.as_ref(), pages_dir))
+        })
     }
 
     /// The repository's own folder, and epoch 0: git is judged by HEAD ([`Store::witness`]), so nothing is
@@ -335,6 +382,7 @@ impl Store for GitStore {
 
     fn apply(&mut self, changes: &[Change], _epoch: i64) -> Result<Vec<Outcome>, Failure> {
         self.cached = None;
+        self.brought.set(None);
         // Opened for each batch: configuration, attributes and packs may have changed.
         let repo = repo::open(&self.root)?;
         let paths = Paths::of(&repo);

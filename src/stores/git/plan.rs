@@ -202,9 +202,15 @@ impl Planner<'_, '_> {
                 "commit that change yourself; the page follows",
             )));
         }
-        match is_on_disk(self.root, page) {
-            Ok(false) => {}
-            Ok(true) => return Ok(Err(changed_since(path))),
+        match on_disk(self.root, page) {
+            Ok(OnDisk::Nothing) => {}
+            Ok(OnDisk::File) => return Ok(Err(changed_since(path))),
+            Ok(OnDisk::Other) => {
+                return Ok(Err(waiting(
+                    format!("something that is no file stands in the place of page {path:?}"),
+                    "commit that change yourself; the page follows",
+                )));
+            }
             Err(error) => {
                 return Ok(Err(Failure::from_error(
                     FailureKind::Transient,
@@ -406,10 +412,9 @@ pub(super) fn held_of(entry: &Entry) -> Held {
 pub(super) fn read_same(file: &Path, page: &Page) -> Result<(Metadata, SystemTime), Failure> {
     let path = page.path.as_str();
     match fs::symlink_metadata(file) {
-        Ok(meta) if meta.is_symlink() => return Err(rejected(path, "it is a symbolic link")),
-        Ok(meta) if !meta.is_file() => return Err(rejected(path, "it is no regular file")),
-        Ok(_) => {}
-        Err(_) => return Err(changed_since(path)),
+        Ok(meta) if meta.is_file() => {}
+        // It was a file when it was read: its next job sees what it is now.
+        Ok(_) | Err(_) => return Err(changed_since(path)),
     }
     let read = || -> io::Result<Option<(Metadata, SystemTime)>> {
         let now = SystemTime::now();
@@ -424,7 +429,16 @@ pub(super) fn read_same(file: &Path, page: &Page) -> Result<(Metadata, SystemTim
     match read() {
         Ok(Some(seen)) => Ok(seen),
         Ok(None) => Err(changed_since(path)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(changed_since(path)),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound
+                    | io::ErrorKind::NotADirectory
+                    | io::ErrorKind::IsADirectory
+            ) =>
+        {
+            Err(changed_since(path))
+        }
         Err(error) => Err(Failure::from_error(
             FailureKind::Transient,
             &format!("cannot read page {path:?}"),
@@ -445,28 +459,38 @@ fn stat_of(meta: &Metadata) -> impl PartialEq + use<> {
     )
 }
 
-/// Says whether a file of exactly this name is there (a folder is none). On a file system that folds
-/// case, another spelling answers to the name too.
-fn is_on_disk(root: &Path, page: &PagePath) -> io::Result<bool> {
-    match fs::symlink_metadata(root.join(page)) {
-        Ok(meta) if meta.is_dir() => return Ok(false),
-        Ok(_) => {}
+/// What stands in a page's place.
+enum OnDisk {
+    /// Nothing, or a folder: what is in it is other pages' business.
+    Nothing,
+    File,
+    /// A symbolic link, a pipe, a socket, a device.
+    Other,
+}
+
+/// Says what stands under exactly the page's name. On a file system that folds case, another spelling
+/// answers to the name too.
+fn on_disk(root: &Path, page: &PagePath) -> io::Result<OnDisk> {
+    let found = match fs::symlink_metadata(root.join(page)) {
+        Ok(meta) if meta.is_dir() => return Ok(OnDisk::Nothing),
+        Ok(meta) if meta.is_file() => OnDisk::File,
+        Ok(_) => OnDisk::Other,
         Err(error)
             if matches!(
                 error.kind(),
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
             ) =>
         {
-            return Ok(false);
+            return Ok(OnDisk::Nothing);
         }
         Err(error) => return Err(error),
-    }
+    };
     for entry in fs::read_dir(root.join(page.folder()))? {
         if entry?.file_name() == page.file_name() {
-            return Ok(true);
+            return Ok(found);
         }
     }
-    Ok(false)
+    Ok(OnDisk::Nothing)
 }
 
 fn waiting(reason: String, hint: impl Into<String>) -> Failure {

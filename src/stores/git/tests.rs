@@ -1,5 +1,6 @@
 //! Judged by the real git command line.
 
+mod attributes;
 mod beside;
 mod citizen;
 mod crash;

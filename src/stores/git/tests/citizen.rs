@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use super::fixture::{NOTHING, Repo, page, remove};
@@ -522,19 +524,10 @@ fn nothing_beyond_a_link_a_submodule_or_a_nested_repository_is_committed() {
     symlink("../real", repo.root.join("wiki-output/link")).expect("a link");
     repo.write("wiki-output/nested/page.md", "# nested\n");
     repo.git(&["init", "-q", "wiki-output/nested"]);
-    symlink("a.md", repo.root.join("wiki-output/l.md")).expect("a link");
     for path in ["wiki-output/link/page.md", "wiki-output/nested/page.md"] {
         let failure = repo.fails(path, FailureKind::Rejected);
         assert!(failure.reason.contains("its path"), "{failure}");
     }
-    let outcomes = repo
-        .store()
-        .apply(&[page("wiki-output/l.md", "# A\n")], 1)
-        .expect("usable");
-    assert_eq!(
-        outcomes[0].as_ref().expect_err("a link").kind,
-        FailureKind::Rejected
-    );
     // A submodule known to git whose folder is empty.
     let head = repo.head();
     repo.git(&[
@@ -546,6 +539,68 @@ fn nothing_beyond_a_link_a_submodule_or_a_nested_repository_is_committed() {
     repo.write("wiki-output/sub/page.md", "# in it\n");
     let failure = repo.fails("wiki-output/sub/page.md", FailureKind::Rejected);
     assert!(failure.reason.contains("submodule"), "{failure}");
+}
+
+#[test]
+fn a_page_replaced_by_no_file_waits_until_the_user_has_committed_it() {
+    type Make = fn(&Path);
+    let makes: [(&str, Make); 3] = [
+        ("a link", |at| symlink("b.md", at).expect("a link")),
+        ("a broken link", |at| {
+            symlink("nowhere.md", at).expect("a link");
+        }),
+        ("a pipe", |at| {
+            let made = Command::new("mkfifo").arg(at).status();
+            assert!(made.expect("mkfifo runs").success());
+        }),
+    ];
+    for (name, make) in makes {
+        let repo = Repo::with_pages();
+        repo.delete("wiki-output/a.md");
+        make(&repo.root.join("wiki-output/a.md"));
+        let failure = repo.fails("wiki-output/a.md", FailureKind::Waiting);
+        assert!(
+            failure
+                .reason
+                .contains("something that is no file stands in the place of page"),
+            "{name}: {failure}"
+        );
+        // Git keeps links; a pipe it can only forget.
+        if name == "a pipe" {
+            repo.git(&["rm", "-q", "--cached", "wiki-output/a.md"]);
+        } else {
+            repo.git(&["add", "wiki-output/a.md"]);
+        }
+        repo.git(&["commit", "-qm", "mine"]);
+        assert_eq!(repo.apply_one("wiki-output/a.md"), Ok(NOTHING), "{name}");
+    }
+}
+
+#[test]
+fn a_page_that_stopped_being_a_file_since_it_was_read_is_left_for_its_next_job() {
+    type Make = fn(&Path);
+    let makes: [Make; 4] = [
+        // The content would be the same.
+        |at| symlink("b.md", at).expect("a link"),
+        |at| symlink("nowhere.md", at).expect("a link"),
+        |at| fs::create_dir(at).expect("a folder"),
+        |at| {
+            let made = Command::new("mkfifo").arg(at).status();
+            assert!(made.expect("mkfifo runs").success());
+        },
+    ];
+    for (which, make) in makes.into_iter().enumerate() {
+        let repo = Repo::with_pages();
+        let head = repo.head();
+        let read = page("wiki-output/a.md", "# B\n");
+        repo.delete("wiki-output/a.md");
+        make(&repo.root.join("wiki-output/a.md"));
+        let outcomes = repo.store().apply(&[read], 1).expect("usable");
+        let failure = outcomes[0].as_ref().expect_err("put off");
+        assert_eq!(failure.kind, FailureKind::Busy, "{which}: {failure}");
+        assert!(failure.reason.contains("changed since"), "{failure}");
+        assert_eq!(repo.head(), head, "{which}");
+    }
 }
 
 #[test]

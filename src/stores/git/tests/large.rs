@@ -106,3 +106,42 @@ fn a_first_sync_is_one_commit_and_the_witness_is_cheap() {
     time("expected", begun);
     repo.is_sound();
 }
+
+#[test]
+#[ignore = "makes 14,000 pages: for scripts/test --long"]
+fn the_fingerprint_over_14_000_pages_costs_less_than_the_witness() {
+    let repo = Repo::with_pages();
+    for at in 0..14_000 {
+        repo.write(
+            &format!("wiki-output/folder-{}/page-number-{at}.md", at / 20),
+            &at.to_string(),
+        );
+    }
+    repo.write(".gitattributes", "*.md text\n");
+    repo.git(&["add", "."]);
+    repo.git(&["commit", "-qm", "many"]);
+    let timed = |run: &mut dyn FnMut()| {
+        let begun = Instant::now();
+        run();
+        begun.elapsed()
+    };
+    let witness = shortest(5, |_| {
+        let mut store = repo.store();
+        timed(&mut || assert!(store.witness().expect("usable").is_some()))
+    });
+    let first = shortest(5, |_| {
+        let store = repo.store();
+        timed(&mut || assert_ne!(store.fingerprint(), "git"))
+    });
+    let store = repo.store();
+    let again = shortest(5, |_| timed(&mut || assert_ne!(store.fingerprint(), "git")));
+    std::io::Write::write_fmt(
+        &mut std::io::stderr(),
+        format_args!("witness {witness:?}, fingerprint {first:?}, again {again:?}\n"),
+    )
+    .expect("stderr");
+    assert!(
+        first <= witness && again <= first,
+        "witness {witness:?}, fingerprint {first:?}, again {again:?}"
+    );
+}
