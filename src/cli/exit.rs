@@ -37,7 +37,7 @@ impl Exit {
     pub fn of_drain(report: &DrainReport, delayed: u64) -> Self {
         if report.dead > 0 {
             Self::NeedsPerson
-        } else if report.held > 0 && any_refused(&report.trouble) {
+        } else if any_refused(&report.trouble) {
             Self::Refused
         } else if report.held > 0 || delayed > 0 {
             Self::Held
@@ -85,7 +85,7 @@ mod tests {
     fn a_drain_says_dead_before_refused_before_held() {
         for (dead, held, delayed, kind, exit) in [
             (0, 0, 0, "down", Exit::Ok),
-            (0, 0, 0, "refused", Exit::Ok),
+            (0, 0, 0, "refused", Exit::Refused),
             (0, 1, 0, "down", Exit::Held),
             (0, 0, 1, "transient", Exit::Held),
             (0, 1, 0, "refused", Exit::Refused),

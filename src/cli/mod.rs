@@ -92,6 +92,7 @@ pub fn main() -> ExitCode {
     if let Err(error) = environment::scrub() {
         return fail(&mut early, &error).into();
     }
+    hush_the_engine();
     #[cfg(feature = "testing")]
     crate::testing::arm_kill_from_env();
     match Cli::try_parse() {
@@ -103,6 +104,19 @@ pub fn main() -> ExitCode {
             ExitCode::from(code)
         }
     }
+}
+
+/// Qdrant Edge panics where the disk fails; that is caught and told as an error, so its trace is noise.
+fn hush_the_engine() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let from_engine = panic
+            .location()
+            .is_some_and(|place| place.file().contains("qdrant-edge"));
+        if !from_engine {
+            usual(panic);
+        }
+    }));
 }
 
 fn run(cli: Cli) -> Exit {

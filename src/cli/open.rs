@@ -6,11 +6,15 @@ use super::error::CommandError;
 use super::root::{self, Root};
 use crate::config::{Config, FILE_NAME, Layers};
 use crate::engine::Parts;
-use crate::model::Failure;
+use crate::engine::alert::{Alerts, Secret, TOKEN_VARIABLE};
+use crate::model::{Failure, FailureKind, StoreName, Timestamp};
 use crate::outbox::Outbox;
 use crate::state::{Receipts, StateDir};
 use crate::stores::Store;
 use crate::wiki::Wiki;
+
+/// The key, among the lasting values, of the pages' folder that was last worked on.
+const PAGES_DIR: &str = "pages_dir";
 
 /// A wiki with its settings: found, but nothing opened and nothing created yet.
 pub(crate) struct Workspace {
@@ -45,7 +49,8 @@ impl Workspace {
         })?;
         let found = Self::at(root, config, start.into())?;
         let pages = found.root.path.join(found.wiki.pages_dir());
-        if !pages.is_dir() && !found.state.exists() {
+        // Once it was there under this name, a missing folder is a wiki without pages.
+        if !pages.is_dir() && found.known_pages_dir()?.as_deref() != Some(found.wiki.pages_dir()) {
             return Err(CommandError::new(format!(
                 "no folder {:?} in {}",
                 found.wiki.pages_dir(),
@@ -73,6 +78,38 @@ impl Workspace {
         })
     }
 
+    /// Returns the pages' folder that was last worked on here, if any was.
+    fn known_pages_dir(&self) -> Result<Option<String>, Failure> {
+        if !self.state.exists() {
+            return Ok(None);
+        }
+        Receipts::open(&self.state.database())?.known_meta(PAGES_DIR)
+    }
+
+    /// Says what an answer from this store may lack, for people: that it holds nothing yet, or that jobs wait.
+    ///
+    /// # Errors
+    /// As those of the parts.
+    pub(crate) fn lack(&self, store: StoreName) -> Result<Option<String>, Failure> {
+        let pages = Receipts::open(&self.state.database())?.count(store)?;
+        if pages == 0 {
+            return Ok(Some(
+                "no page is indexed yet: `wiki-sync drain` does it".into(),
+            ));
+        }
+        // An answer is no worse for a queue that is away.
+        let Ok(counts) = self
+            .outbox()
+            .and_then(|mut outbox| outbox.counts(Timestamp::now()))
+        else {
+            return Ok(None);
+        };
+        let waiting = counts.waiting + counts.delayed + counts.in_flight + counts.held;
+        Ok((waiting > 0).then(|| {
+            format!("{waiting} jobs wait, so this may be incomplete: `wiki-sync drain` goes on")
+        }))
+    }
+
     /// Opens the outbox.
     ///
     /// # Errors
@@ -88,6 +125,8 @@ impl Workspace {
     /// As those of the parts.
     pub(crate) fn parts(&self) -> Result<Parts, Failure> {
         let outbox = self.outbox()?;
+        let mut receipts = Receipts::open(&self.state.database())?;
+        receipts.set_meta(PAGES_DIR, self.wiki.pages_dir())?;
         let mut stores: Vec<Box<dyn Store>> = vec![wired::graph(self)?, wired::vectors(self)?];
         // Without a repository too: the store then says what is missing, and the others are served.
         if self.config.git.commit {
@@ -96,11 +135,46 @@ impl Workspace {
         Ok(Parts {
             wiki: Wiki::open(&self.root.path, &self.config.wiki)?,
             state: self.state.clone(),
-            receipts: Receipts::open(&self.state.database())?,
+            receipts,
             outbox,
             stores,
             policy: self.config.retry.clone(),
+            alerts: self.alerts()?,
+            dead: self.config.dead.clone(),
         })
+    }
+
+    fn alerts(&self) -> Result<Alerts, Failure> {
+        let settings = &self.config.alert;
+        let channels = settings.channels(self.telegram_token(), &self.root.path);
+        let folder = self.root.path.file_name().unwrap_or_default();
+        Alerts::open(
+            &self.state.database(),
+            &folder.to_string_lossy(),
+            channels,
+            &self.config.retry,
+        )
+    }
+
+    /// Reads the bot's token: from the environment, else from its file.
+    fn telegram_token(&self) -> Result<Option<Secret>, Failure> {
+        if let Ok(token) = std::env::var(TOKEN_VARIABLE)
+            && !token.trim().is_empty()
+        {
+            return Ok(Some(Secret::new(&token)));
+        }
+        let file = &self.config.alert.token_file;
+        if file.is_empty() {
+            return Ok(None);
+        }
+        match std::fs::read_to_string(self.root.path.join(file)) {
+            Ok(token) => Ok(Some(Secret::new(&token))),
+            Err(e) => Err(Failure::from_error(
+                FailureKind::Refused,
+                &format!("cannot read alert.telegram.token_file {file:?}"),
+                &e,
+            )),
+        }
     }
 }
 
@@ -152,7 +226,7 @@ fn environment() -> Result<Vec<(String, String)>, CommandError> {
     Ok(ours)
 }
 
-pub(crate) use wired::{backlinks, broken, orphans, search};
+pub(crate) use wired::{backlinks, broken, conflicts, orphans, search};
 
 /// What stands behind the settings today.
 mod wired {
@@ -163,7 +237,7 @@ mod wired {
     use crate::cli::commands::search::Found;
     use crate::model::Failure;
     use crate::outbox::{self, Clock, Outbox, Owner, RedisSettings};
-    use crate::query::graph::{self, BrokenRow, FindError, LinkRow, PageRow};
+    use crate::query::graph::{self, BrokenRow, ConflictRow, FindError, LinkRow, PageRow};
     use crate::state::{Receipts, open_db};
     use crate::stores::Store;
     use crate::stores::git::{GitSettings, GitStore};
@@ -275,6 +349,11 @@ mod wired {
         Ok(into_rows(graph::orphans(&graph_db(ws)?)?))
     }
 
+    /// Returns the pages whose paths differ only by case or Unicode form.
+    pub(crate) fn conflicts(ws: &Workspace) -> Result<Vec<Row>, Failure> {
+        Ok(into_rows(graph::conflicts(&graph_db(ws)?)?))
+    }
+
     fn graph_db(ws: &Workspace) -> Result<rusqlite::Connection, Failure> {
         ws.state.create()?;
         open_db(&ws.state.database())
@@ -312,6 +391,22 @@ mod wired {
                 line: Some(link.line),
                 ambiguous: Some(link.ambiguous),
                 leads_to: link.leads_to,
+            }
+        }
+    }
+
+    impl From<ConflictRow> for Row {
+        fn from(page: ConflictRow) -> Self {
+            Self {
+                path: page.path,
+                title: page.title,
+                kind: page.kind.into(),
+                label: page.label,
+                anchor: page.anchor,
+                target: Some(page.with.join(", ")),
+                line: None,
+                ambiguous: None,
+                leads_to: None,
             }
         }
     }

@@ -156,16 +156,30 @@ impl Out {
         }
         let title = format!("skipped: {}", skipped.len());
         let title = self.paint(Style::Warn, title).into_owned();
-        self.trouble(format_args!("{title}, no usable pages"));
+        self.trouble(format_args!(
+            "{title} (wiki.ignore takes out what is not meant to be a page)"
+        ));
         self.bounded(skipped, |one| {
             format!("  {}: {}", clean(&one.path), clean(&one.reason))
         });
     }
 
+    /// Prints a remark beside the answer, on stderr, so that it is in no script's way.
+    pub(crate) fn note(&self, text: impl Display) {
+        if self.form != Form::Quiet {
+            let _ = writeln!(io::stderr(), "note: {text}");
+        }
+    }
+
     /// Prints troubles, each with what to do.
     pub(crate) fn troubles(&mut self, troubles: &[Trouble]) {
         self.bounded(troubles, |one| {
-            let whose = one.store.unwrap_or("page");
+            let whose = match (one.store, one.pages) {
+                (Some(store), _) => format!("{store} "),
+                // It concerns neither a store nor a page: an alert that was not delivered.
+                (None, 0) => String::new(),
+                (None, _) => "page ".into(),
+            };
             let pages = match one.pages {
                 0 => String::new(),
                 pages => format!(" ({})", count(pages, "page")),
@@ -182,7 +196,7 @@ impl Out {
                 None => String::new(),
             };
             format!(
-                "  {whose} {}{pages}:{path} {}{hint}",
+                "  {whose}{}{pages}:{path} {}{hint}",
                 one.kind,
                 clean(&one.reason)
             )

@@ -6,13 +6,19 @@ use super::error::CommandError;
 use crate::model::PagePath;
 use crate::wiki::Wiki;
 
-/// Returns the page that `typed` means: relative to `start` (the current folder), else to the root;
-/// of the two the one that exists, else the one that could.
+/// Returns the page that `typed` means: relative to `start` (the current folder), to the root, or to the pages' folder;
+/// the first of them that exists, else the first that could. A path that begins with the pages' folder, as the tool
+/// itself prints them, is meant from the root.
 ///
 /// # Errors
 /// When neither is a page's path.
 pub(crate) fn page(wiki: &Wiki, start: &Path, typed: &Path) -> Result<PagePath, CommandError> {
-    let candidates: Vec<PagePath> = [start, wiki.root()]
+    let pages = wiki.root().join(wiki.pages_dir());
+    let mut bases = [start, wiki.root(), &pages];
+    if typed.starts_with(wiki.pages_dir()) {
+        bases.swap(0, 1);
+    }
+    let candidates: Vec<PagePath> = bases
         .into_iter()
         .filter_map(|base| below_root(wiki, &base.join(typed)))
         .collect();
@@ -22,6 +28,8 @@ pub(crate) fn page(wiki: &Wiki, start: &Path, typed: &Path) -> Result<PagePath, 
     }
     let why = if typed.to_str().is_none() {
         " (it is not UTF-8)"
+    } else if start.join(typed).is_dir() || wiki.root().join(typed).is_dir() {
+        " (it is a folder)"
     } else {
         ""
     };
@@ -108,8 +116,13 @@ mod tests {
             of("wiki-output/sub", "new.md"),
             Some("wiki-output/sub/new.md".into())
         );
+        assert_eq!(of("", "a.md"), a, "it exists in the pages' folder");
+        assert_eq!(
+            of("wiki-output/sub", "wiki-output/new.md"),
+            Some("wiki-output/new.md".into()),
+            "as the tool prints it"
+        );
         for outside in [
-            "a.md",
             "../a.md",
             "/etc/passwd",
             "wiki-output/../../x.md",

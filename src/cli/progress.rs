@@ -1,5 +1,6 @@
 //! The progress bar: on stderr, only for a person who is looking, only when it takes long enough.
 
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -36,20 +37,35 @@ impl Progress for Bar {
             return;
         }
         let bar = self.shown.get_or_insert_with(|| {
-            let style = ProgressStyle::with_template("{msg:10} [{bar:30}] {pos}/{len} {eta}")
-                .unwrap_or_else(|_| ProgressStyle::default_bar());
             ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10))
-                .with_style(style.progress_chars("=> "))
         });
         if self.what != what {
             self.what = what;
+            bar.set_style(style(total));
             bar.set_message(what);
-            bar.set_length(total);
             bar.reset();
         }
         bar.set_length(total);
         bar.set_position(done);
     }
+
+    fn waits(&mut self, why: &str) {
+        if self.wanted {
+            let _ = writeln!(std::io::stderr(), "waiting: {why}");
+        }
+    }
+}
+
+/// A bar where the end is known, else a count.
+fn style(total: u64) -> ProgressStyle {
+    let template = if total == 0 {
+        "{msg:10} {pos}"
+    } else {
+        "{msg:10} [{bar:30}] {pos}/{len} {eta}"
+    };
+    ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("=> ")
 }
 
 impl Drop for Bar {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::Config;
 use super::value::Slot;
+use crate::engine::alert::{check_base_url, check_webhook_url};
 use crate::model::PagePath;
 
 type Check = fn(&Config) -> Result<(), String>;
@@ -31,7 +32,9 @@ impl Key {
     /// Returns the environment variable that sets it.
     #[must_use]
     pub fn variable(&self) -> String {
-        format!("WIKI_SYNC_{}_{}", self.section, self.name).to_ascii_uppercase()
+        format!("WIKI_SYNC_{}_{}", self.section, self.name)
+            .replace('.', "_")
+            .to_ascii_uppercase()
     }
 
     /// Returns its value in `config`, as TOML.
@@ -155,6 +158,55 @@ pub const KEYS: &[Key] = &[
             _ => Ok(()),
         }),
     },
+    Key {
+        section: "dead",
+        name: "max",
+        doc: "The most dead letters there may be; the oldest beyond that are dropped at the end of a drain.",
+        slot: Slot::Count(|c| &mut c.dead.max),
+        check: None,
+    },
+    Key {
+        section: "dead",
+        name: "max_age",
+        doc: "Dead letters older than that are dropped at the end of a drain.",
+        slot: Slot::Span(|c| &mut c.dead.max_age),
+        check: None,
+    },
+    Key {
+        section: "alert",
+        name: "command",
+        doc: "A program and its arguments that get an alert's text on stdin, without a shell. Ended after 10 s, or 3 s after the drain.",
+        slot: Slot::Texts(|c| &mut c.alert.command),
+        check: None,
+    },
+    Key {
+        section: "alert.telegram",
+        name: "chat_id",
+        doc: "The chat that a Telegram bot tells. The bot's token comes from `WIKI_SYNC_ALERT_TELEGRAM_TOKEN`, or from a file.",
+        slot: Slot::Id(|c| &mut c.alert.chat_id),
+        check: None,
+    },
+    Key {
+        section: "alert.telegram",
+        name: "token_file",
+        doc: "The file that holds the bot's token, relative to the root; keep it out of git.",
+        slot: Slot::Text(|c| &mut c.alert.token_file),
+        check: None,
+    },
+    Key {
+        section: "alert.telegram",
+        name: "base_url",
+        doc: "Where Telegram's Bot API is: https, or http on this machine.",
+        slot: Slot::Text(|c| &mut c.alert.base_url),
+        check: Some(|c| check_base_url(&c.alert.base_url)),
+    },
+    Key {
+        section: "alert.webhook",
+        name: "url",
+        doc: "Where an alert is posted as JSON: kind, store, title, text, at, count.",
+        slot: Slot::Text(|c| &mut c.alert.webhook_url),
+        check: Some(|c| check_webhook_url(&c.alert.webhook_url)),
+    },
 ];
 
 /// Returns the reference of all settings as a Markdown table: the README holds exactly this.
@@ -242,7 +294,11 @@ mod tests {
                 "[outbox]",
                 "[vectors]",
                 "[git]",
-                "[retry]"
+                "[retry]",
+                "[dead]",
+                "[alert]",
+                "[alert.telegram]",
+                "[alert.webhook]"
             ]
         );
     }

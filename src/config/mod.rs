@@ -12,6 +12,8 @@ use toml::de::{DeTable, DeValue};
 
 pub use keys::{KEYS, Key, reference, template};
 
+use crate::engine::alert::{AlertSettings, VARIABLES};
+use crate::engine::bounds::DeadBounds;
 use crate::model::RetryPolicy;
 use crate::wiki::WikiSettings;
 
@@ -79,6 +81,10 @@ pub struct Config {
     pub git: GitChoice,
     /// When a failed job is tried again.
     pub retry: RetryPolicy,
+    /// How many dead letters there may be, and how old.
+    pub dead: DeadBounds,
+    /// Who is told of incidents, and how.
+    pub alert: AlertSettings,
     origins: BTreeMap<String, Origin>,
     /// What was set and is no setting, one line each; never dropped silently.
     pub warnings: Vec<String>,
@@ -95,6 +101,8 @@ impl Default for Config {
                 allow_detached: false,
             },
             retry: RetryPolicy::default(),
+            dead: DeadBounds::default(),
+            alert: AlertSettings::default(),
             origins: BTreeMap::new(),
             warnings: Vec::new(),
         }
@@ -184,26 +192,29 @@ impl Config {
             },
             reason: format!("not TOML: {}", e.message()),
         })?;
-        for (section, value) in table.get_ref() {
-            let at = line(section.span().start);
-            let section = section.get_ref();
-            let Some(inner) = value.get_ref().as_table() else {
-                self.warn_unknown(&Origin::File { line: at }, section);
-                continue;
+        self.lay_table("", table.get_ref(), &line)
+    }
+
+    /// Lays a table of the file, whose keys stand in `section` (empty at the top).
+    fn lay_table(
+        &mut self,
+        section: &str,
+        table: &DeTable<'_>,
+        line: &dyn Fn(usize) -> usize,
+    ) -> Result<(), ConfigError> {
+        for (name, value) in table {
+            let origin = Origin::File {
+                line: line(name.span().start),
             };
-            if !KEYS.iter().any(|key| key.section == section.as_ref()) {
-                self.warn_unknown(&Origin::File { line: at }, &format!("[{section}]"));
-                continue;
-            }
-            for (name, value) in inner {
-                let origin = Origin::File {
-                    line: line(name.span().start),
-                };
-                let full = format!("{section}.{}", name.get_ref());
-                match find(&full) {
-                    Some(key) => self.set(key, origin, &Given::Toml(value.get_ref()))?,
-                    None => self.warn_unknown(&origin, &full),
-                }
+            let full = match section {
+                "" => name.get_ref().to_string(),
+                section => format!("{section}.{}", name.get_ref()),
+            };
+            match (find(&full), value.get_ref().as_table()) {
+                (Some(key), _) => self.set(key, origin, &Given::Toml(value.get_ref()))?,
+                (None, Some(inner)) if is_section(&full) => self.lay_table(&full, inner, line)?,
+                (None, Some(_)) => self.warn_unknown(&origin, &format!("[{full}]")),
+                (None, None) => self.warn_unknown(&origin, &full),
             }
         }
         Ok(())
@@ -211,7 +222,10 @@ impl Config {
 
     fn lay_environment(&mut self, variables: &[(String, String)]) -> Result<(), ConfigError> {
         for (name, value) in variables {
-            if !name.starts_with(PREFIX) || name.starts_with(TEST_PREFIX) {
+            if !name.starts_with(PREFIX)
+                || name.starts_with(TEST_PREFIX)
+                || VARIABLES.contains(&name.as_str())
+            {
                 continue;
             }
             let origin = Origin::Variable(name.clone());
@@ -265,6 +279,14 @@ impl Config {
 enum Given<'a> {
     Toml(&'a DeValue<'a>),
     Text(&'a str),
+}
+
+/// Whether settings stand in a section, or in one below it.
+fn is_section(name: &str) -> bool {
+    KEYS.iter().any(|key| {
+        let below = key.section.strip_prefix(name);
+        below.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })
 }
 
 fn find(full_name: &str) -> Option<&'static Key> {
@@ -331,6 +353,13 @@ mod tests {
                 "git.allow_detached WIKI_SYNC_GIT_ALLOW_DETACHED",
                 "retry.waits --set",
                 "retry.probes default",
+                "dead.max default",
+                "dead.max_age default",
+                "alert.command default",
+                "alert.telegram.chat_id default",
+                "alert.telegram.token_file default",
+                "alert.telegram.base_url default",
+                "alert.webhook.url default",
             ]
         );
         assert!(config.warnings.is_empty(), "{:?}", config.warnings);

@@ -28,6 +28,12 @@ pub(super) enum Slot {
     },
     /// A list of seconds.
     Waits(fn(&mut Config) -> &mut Vec<Duration>),
+    /// A whole number, at least 1.
+    Count(fn(&mut Config) -> &mut u64),
+    /// A length of time.
+    Span(fn(&mut Config) -> &mut Duration),
+    /// A text that may be written as a whole number.
+    Id(fn(&mut Config) -> &mut String),
 }
 
 impl Slot {
@@ -65,6 +71,18 @@ impl Slot {
                     .collect::<Option<_>>()
                     .ok_or_else(wanted)?;
             }
+            Self::Count(at) => {
+                let text = number(value);
+                *at(config) = text.as_deref().and_then(parse_count).ok_or_else(wanted)?;
+            }
+            Self::Span(at) => {
+                let text = value.as_str();
+                *at(config) = text.and_then(parse_span).ok_or_else(wanted)?;
+            }
+            Self::Id(at) => {
+                let text = value.as_str().map(Into::into).or_else(|| number(value));
+                *at(config) = text.ok_or_else(wanted)?;
+            }
         }
         Ok(())
     }
@@ -83,6 +101,9 @@ impl Slot {
                 return self.set_toml(config, value.get_ref());
             }
             Self::Text(at) => *at(config) = text.into(),
+            Self::Id(at) => *at(config) = trimmed.into(),
+            Self::Count(at) => *at(config) = parse_count(trimmed).ok_or_else(wanted)?,
+            Self::Span(at) => *at(config) = parse_span(trimmed).ok_or_else(wanted)?,
             Self::Texts(at) => *at(config) = split_list(trimmed),
             Self::Size(at) => *at(config) = parse_size(trimmed).ok_or_else(wanted)?,
             Self::Flag(at) => *at(config) = parse_flag(trimmed).ok_or_else(wanted)?,
@@ -106,7 +127,9 @@ impl Slot {
         // A copy, since one accessor serves reading and writing.
         let mut config = config.clone();
         match self {
-            Self::Text(at) => quote(at(&mut config)),
+            Self::Text(at) | Self::Id(at) => quote(at(&mut config)),
+            Self::Count(at) => at(&mut config).to_string(),
+            Self::Span(at) => quote(&render_span(*at(&mut config))),
             Self::Texts(at) => {
                 let items: Vec<_> = at(&mut config).iter().map(|text| quote(text)).collect();
                 format!("[{}]", items.join(", "))
@@ -134,6 +157,9 @@ impl Slot {
                 words.join(" or ")
             }
             Self::Waits(_) => "a list of seconds such as [1, 3, 9]".into(),
+            Self::Count(_) => "a whole number, at least 1".into(),
+            Self::Span(_) => "a length of time such as \"90 days\"".into(),
+            Self::Id(_) => "a number or a text".into(),
         }
     }
 }
@@ -209,6 +235,49 @@ fn render_size(size: u64) -> String {
         )
 }
 
+fn parse_count(text: &str) -> Option<u64> {
+    let count: u64 = text.replace('_', "").parse().ok()?;
+    // What SQLite can count.
+    (count > 0 && i64::try_from(count).is_ok()).then_some(count)
+}
+
+/// Units of time, the largest first, in seconds.
+const TIMES: [(&str, &str, u64); 4] = [
+    ("days", "d", 86_400),
+    ("h", "hours", 3600),
+    ("min", "m", 60),
+    ("s", "seconds", 1),
+];
+
+/// The longest length of time that can be set: a hundred years.
+const LONGEST_SPAN: u64 = 100 * 366 * 86_400;
+
+/// Reads a length of time: a whole number and its unit (`90 days`, `12 h`, `30 min`, `10 s`). `None` when it is none,
+/// zero, or too long.
+fn parse_span(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    let unit = unit.trim();
+    let (.., seconds) = TIMES.into_iter().find(|(name, other, _)| {
+        [*name, *other].contains(&unit) || (*name == "days" && unit == "day")
+    })?;
+    let seconds = number.checked_mul(seconds)?;
+    (1..=LONGEST_SPAN)
+        .contains(&seconds)
+        .then(|| Duration::from_secs(seconds))
+}
+
+fn render_span(span: Duration) -> String {
+    let seconds = span.as_secs();
+    TIMES
+        .into_iter()
+        .find(|(.., unit)| seconds.is_multiple_of(*unit))
+        .map_or_else(String::new, |(name, _, unit)| {
+            format!("{} {name}", seconds / unit)
+        })
+}
+
 /// The longest wait that can be set: a week.
 const LONGEST_WAIT: Duration = Duration::from_hours(7 * 24);
 
@@ -266,6 +335,29 @@ mod tests {
             assert_eq!(parse_size(&render_size(size)), Some(size));
         }
         assert_eq!(render_size(16 << 20), "16 MiB");
+    }
+
+    #[test]
+    fn lengths_of_time_are_read_and_written_the_same() {
+        for (text, seconds) in [
+            ("90 days", Some(90 * 86_400)),
+            ("1 day", Some(86_400)),
+            ("12h", Some(43_200)),
+            ("5 min", Some(300)),
+            ("1 s", Some(1)),
+            ("90", None),
+            ("0 days", None),
+            ("-1 s", None),
+            ("99999999999 days", None),
+            ("days", None),
+        ] {
+            let span = parse_span(text);
+            assert_eq!(span.map(|span| span.as_secs()), seconds, "{text:?}");
+            if let Some(span) = span {
+                assert_eq!(parse_span(&render_span(span)), Some(span), "{text:?}");
+            }
+        }
+        assert_eq!(render_span(Duration::from_hours(90 * 24)), "90 days");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::batch::{Errand, Visit, Work};
-use crate::model::{Change, Failure, PagePath, StoreName};
+use crate::model::{Change, Failure, FailureKind, PagePath, StoreName};
 use crate::state::Entry;
 use crate::stores::{Outcome, Store};
 
@@ -54,6 +54,7 @@ impl Visit<'_, '_, '_> {
 
     /// Picks what a store still owes of the group; `None` when that is nothing.
     fn share(&mut self, at: usize, errands: &mut [Errand]) -> Result<Option<Share>, Failure> {
+        self.check_identity(at)?;
         let store = self.parts.stores[at].as_ref();
         let mut share = Share {
             at,
@@ -65,7 +66,8 @@ impl Visit<'_, '_, '_> {
         for (which, errand) in errands.iter_mut().enumerate() {
             let change = match &errand.work {
                 Work::Put { page, .. } => Change::Put(Arc::clone(page)),
-                Work::Remove => Change::Remove(errand.claim.job.path.clone()),
+                Work::Forget if store.is_witnessed() => continue,
+                Work::Remove | Work::Forget => Change::Remove(errand.claim.job.path.clone()),
                 Work::Over(_) | Work::Rests => continue,
             };
             // A witnessed store compares with what it holds, at little cost; the receipt is no judge there.
@@ -80,6 +82,22 @@ impl Visit<'_, '_, '_> {
             share.changes.push(change);
         }
         Ok((!share.changes.is_empty()).then_some(share))
+    }
+
+    /// Shuts a store's gate when it is no longer the one that its receipts speak of; the probe then begins anew with it.
+    fn check_identity(&mut self, at: usize) -> Result<(), Failure> {
+        let store = &mut self.parts.stores[at];
+        let name = store.name();
+        if store.is_witnessed() || self.run.gates[&name].closed().is_some() {
+            return Ok(());
+        }
+        let failure = match store.identity() {
+            Ok(identity) if self.parts.receipts.recognise(name, &identity)? => return Ok(()),
+            Ok(_) => Failure::new(FailureKind::Down, "it was replaced while we worked"),
+            Err(failure) => failure,
+        };
+        self.run.shut(self.parts, name, failure, self.now);
+        Ok(())
     }
 
     /// Whether the receipt says that the change was made.
@@ -122,7 +140,10 @@ impl Visit<'_, '_, '_> {
         let store = &mut self.parts.stores[share.at];
         let (outcomes, answered): (Vec<Outcome>, bool) =
             match store.apply(&share.changes, share.epoch) {
-                Ok(outcomes) => (outcomes, true),
+                Ok(outcomes) => {
+                    self.run.gates.entry(share.name).or_default().proved();
+                    (outcomes, true)
+                }
                 Err(failure) => {
                     self.run
                         .shut(self.parts, share.name, failure.clone(), self.now);
@@ -133,6 +154,7 @@ impl Visit<'_, '_, '_> {
         let report = self.run.report.stores.entry(share.name.as_str());
         let report = report.or_default();
         let mut entries = Vec::new();
+        let mut removed = 0;
         let changes = share.whose.into_iter().zip(&share.changes);
         for ((which, change), outcome) in changes.zip(outcomes) {
             if let Ok(applied) = &outcome {
@@ -147,11 +169,15 @@ impl Visit<'_, '_, '_> {
                     }
                     Change::Remove(path) => {
                         report.removed += u64::from(applied.changed);
+                        removed += u64::from(applied.changed);
                         Entry::Gone(path.clone())
                     }
                 });
             }
             errands[which].outcomes[share.at] = Some(outcome);
+        }
+        if self.parts.stores[share.at].is_witnessed() {
+            self.run.removed += removed;
         }
         // The epoch of a store that did not answer is not known to be reached.
         answered.then(|| {
@@ -168,10 +194,10 @@ fn seen(errands: &[Errand]) -> (Vec<(PagePath, crate::state::FileSeen)>, Vec<Pag
     for errand in errands {
         match &errand.work {
             Work::Put { page, seen } => files.push((page.path.clone(), *seen)),
-            Work::Remove if errand.outcomes.iter().flatten().all(Result::is_ok) => {
+            Work::Remove | Work::Forget if errand.outcomes.iter().flatten().all(Result::is_ok) => {
                 gone.push(errand.claim.job.path.clone());
             }
-            Work::Remove | Work::Over(_) | Work::Rests => {}
+            Work::Remove | Work::Forget | Work::Over(_) | Work::Rests => {}
         }
     }
     (files, gone)

@@ -1,11 +1,12 @@
 //! One group of claimed jobs, from reading the pages to settling the jobs.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::Parts;
-use super::drain::{Head, Run};
-use super::scan::{Accident, Scan};
-use super::verdict::hold;
+use super::drain::Run;
+use super::scan::{Accident, MASS, Scan};
+use super::verdict::{ABSENT, hold};
 use crate::model::{Failure, FailureKind, Labels, Page, PagePath, StoreName, Timestamp};
 use crate::outbox::{Claimed, Settle};
 use crate::state::FileSeen;
@@ -16,6 +17,8 @@ use crate::wiki::Reading;
 const GROUP_BYTES: usize = 32 << 20;
 /// Deaths under a page's own mark that make it poison.
 const POISON: u32 = 3;
+/// Workers that died with a job in their hands, although each look at it alone went well, before it is applied alone too.
+const STUBBORN: u32 = 3;
 
 /// One claimed job on its way through the group.
 pub(super) struct Errand {
@@ -31,6 +34,9 @@ pub(super) enum Work {
     Put { page: Arc<Page>, seen: FileSeen },
     /// The page is gone.
     Remove,
+    /// The file is no longer a page by the settings: the stores that derive something of pages forget it, and git,
+    /// where it is a file like any other, is left alone.
+    Forget,
     /// It ends without any store.
     Over(End),
     /// It ends without any store, swallowed by the page's resting dead letter.
@@ -61,9 +67,11 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
         }
     }
 
-    /// Tries a job that was found in dead hands alone: its page is brought to the stores that derive something of it
-    /// under a durable mark, which is off again before anything is committed or settled. Returns the job for its
-    /// group, or `None` when it was poison: three workers died under its mark with this content.
+    /// Looks at a job that was found in dead hands alone, under a mark that outlives this process: its page is parsed
+    /// and what the stores hold of it is derived, but nothing is applied, so that it costs little. After [`STUBBORN`]
+    /// deaths it is brought alone to the stores that derive something of it, under the mark too. The mark is off again
+    /// before anything is committed or settled. Returns the job for its group, or `None` when it was poison: three
+    /// workers died under its mark with this content.
     pub(super) fn suspect(mut self, claim: Claimed) -> Result<Option<Claimed>, Failure> {
         let path = claim.job.path.clone();
         let Ok(Some(stat)) = self.parts.wiki.stat(&path) else {
@@ -82,21 +90,33 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
             let end = self.fail(&claim, None, content, &poison);
             let settle = self.count(&claim, end);
             self.parts.outbox.settle(&[(claim, settle)], self.now)?;
-            self.parts.receipts.unmark_working(&path)?;
             return Ok(None);
         }
-        self.parts.receipts.mark_working(&path, &version)?;
+        self.parts.state.set_mark(&path, &version)?;
         fail::fail_point!("drain.suspect");
         let work = self.look(&claim)?;
+        if let Work::Put { page, .. } = &work {
+            for store in self
+                .parts
+                .stores
+                .iter_mut()
+                .filter(|store| !store.is_witnessed())
+            {
+                // What fails here fails again in the group, and is counted there.
+                let _ = store.expected(page);
+            }
+        }
+        let stubborn = claim.recoveries > STUBBORN;
         let outcomes = self.parts.stores.iter().map(|_| None).collect();
         let mut alone = [Errand {
             claim,
             work,
             outcomes,
         }];
-        // What fails here fails again in the group, and is counted there.
-        self.apply(&mut alone, |store| !store.is_witnessed())?;
-        self.parts.receipts.unmark_working(&path)?;
+        if stubborn && matches!(alone[0].work, Work::Put { .. }) {
+            self.apply(&mut alone, |store| !store.is_witnessed())?;
+        }
+        self.parts.state.clear_mark()?;
         let [errand] = alone;
         Ok(Some(errand.claim))
     }
@@ -121,6 +141,7 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
                 outcomes,
             });
         }
+        self.guard(&mut errands)?;
         self.apply(&mut errands, |_| true)?;
         self.settle(errands)?;
         Ok(claims.collect())
@@ -141,6 +162,9 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
     fn look(&mut self, claim: &Claimed) -> Result<Work, Failure> {
         let path = &claim.job.path;
         if !self.parts.wiki.is_page(path.as_str()) {
+            if self.was_given(path)? {
+                return Ok(Work::Forget);
+            }
             let why = Failure::new(
                 FailureKind::Rejected,
                 format!("{:?} is not a page's path", path.as_str()),
@@ -175,29 +199,7 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
                 let seen = FileSeen { stat, seen_at, sha };
                 Ok(Work::Put { page, seen })
             }
-            Reading::Absent => {
-                let gone = if self.run.options.allow_mass_delete {
-                    None
-                } else {
-                    self.accident()?
-                };
-                match gone {
-                    Some(Accident { gone, of }) if self.is_held_by_head(path)? => {
-                        let why = Failure::new(
-                            FailureKind::Waiting,
-                            format!("{gone} of {of} pages are gone from disk while HEAD still holds them"),
-                        )
-                        .hint(
-                            "bring them back with `git checkout -- wiki-output`, or say that it is meant with `wiki-sync drain --allow-mass-delete`",
-                        );
-                        Ok(Work::Over(End {
-                            settle: hold(StoreName::Git, version, &why),
-                            why: Some(why),
-                        }))
-                    }
-                    Some(_) | None => Ok(Work::Remove),
-                }
-            }
+            Reading::Absent => Ok(Work::Remove),
             Reading::Bad { failure, version } => {
                 if failure.kind == FailureKind::Busy {
                     return Ok(Work::Over(self.go_round(claim, version, failure)));
@@ -207,44 +209,75 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
         }
     }
 
-    /// Returns whether so many pages are gone that it looks like an accident, looking at all pages at most once.
-    fn accident(&mut self) -> Result<Option<Accident>, Failure> {
-        if self.run.findings.is_none() {
+    /// Holds removals that look like an accident: judged anew for each group in which more pages would go than may
+    /// go unasked, since the wiki may have vanished after the scan.
+    fn guard(&mut self, errands: &mut [Errand]) -> Result<(), Failure> {
+        let removals = errands
+            .iter()
+            .filter(|errand| matches!(errand.work, Work::Remove));
+        let removals = removals.count() as u64;
+        if removals == 0 || self.run.options.allow_mass_delete {
+            return Ok(());
+        }
+        let folder = self.parts.wiki.root().join(self.parts.wiki.pages_dir());
+        if self.run.findings.is_none() || self.run.removed + removals > MASS || !folder.is_dir() {
             let mut scan = Scan {
                 wiki: &self.parts.wiki,
                 receipts: &self.parts.receipts,
                 stores: &mut self.parts.stores,
                 dead: &[],
+                removed: self.run.removed,
             };
-            self.run.findings = Some(scan.run(&mut |_| Ok(()), &mut |_| ())?);
+            self.run.findings = Some(scan.run(&mut |_, _| Ok(()), &mut |_| ())?);
         }
-        Ok(self
-            .run
-            .findings
-            .as_ref()
-            .and_then(|findings| findings.accident))
+        let findings = self.run.findings.as_ref();
+        let Some(Accident { gone, of }) = findings.and_then(|findings| findings.accident) else {
+            return Ok(());
+        };
+        let head = self.head();
+        for errand in errands
+            .iter_mut()
+            .filter(|errand| matches!(errand.work, Work::Remove))
+        {
+            let path = &errand.claim.job.path;
+            let held = match &head {
+                Some(head) => head.contains(path),
+                None => self.was_given(path)?,
+            };
+            if held {
+                let why = Failure::new(
+                    FailureKind::Waiting,
+                    format!("{gone} of {of} pages are gone from disk while HEAD still holds them"),
+                )
+                .hint(format!(
+                    "bring them back: `git restore --staged --worktree -- {}`; if it is meant, commit the removal or run `wiki-sync drain --allow-mass-delete`",
+                    self.parts.wiki.pages_dir()
+                ));
+                errand.work = Work::Over(End {
+                    settle: hold(StoreName::Git, ABSENT.into(), &why),
+                    why: Some(why),
+                });
+            }
+        }
+        Ok(())
     }
 
-    /// Whether a witnessed store still holds the page; where there is none, whether any store was given it. Asks the
-    /// witnesses at most once in a drain.
-    fn is_held_by_head(&mut self, path: &PagePath) -> Result<bool, Failure> {
-        if self.run.head.is_none() {
-            let mut head = Head::default();
-            for store in &mut self.parts.stores {
-                if let Ok(Some(holds)) = store.witness() {
-                    head.is_known = true;
-                    head.pages.extend(holds.into_iter().map(|(path, _)| path));
-                }
+    /// The pages that the witnessed stores hold now; `None` where no store can say.
+    fn head(&mut self) -> Option<HashSet<PagePath>> {
+        let mut head = None;
+        for store in &mut self.parts.stores {
+            if let Ok(Some(holds)) = store.witness() {
+                let paths = holds.into_iter().map(|(path, _)| path);
+                head.get_or_insert_with(HashSet::new).extend(paths);
             }
-            self.run.head = Some(head);
         }
-        if let Some(head) = &self.run.head
-            && head.is_known
-        {
-            return Ok(head.pages.contains(path));
-        }
-        for store in &self.parts.stores {
-            if self.parts.receipts.get(store.name(), path)?.is_some() {
+        head
+    }
+
+    /// Whether any store was given the page.
+    fn was_given(&self, path: &PagePath) -> Result<bool, Failure> {
+        for store in StoreName::ALL {
+            if self.parts.receipts.get(store, path)?.is_some() {
                 return Ok(true);
             }
         }

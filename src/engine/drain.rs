@@ -4,19 +4,35 @@
 //! in [`drain`]; a batch never sleeps.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::alert::{END_WAIT, Event, Subject};
 use super::batch::Visit;
+use super::bounds;
 use super::gate::Gate;
-use super::report::{DrainReport, StoreReport, trouble};
+use super::report::{DrainReport, StoreReport, gather, trouble};
 use super::scan::{Findings, Scan, combined_fingerprint};
 use super::{Parts, Progress};
-use crate::model::{Failure, Job, PagePath, StoreName, Timestamp};
+use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
 use crate::outbox::{DeadLetter, Enqueued};
 use crate::state::CheckoutLock;
 
+/// A wish to stop, from outside: a signal, mostly. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(pub Arc<AtomicBool>);
+
+impl Stop {
+    /// Says whether it was wished.
+    #[must_use]
+    pub fn is_wished(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// How to drain.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct DrainOptions {
     /// Look for pages that nobody announced first.
     pub scan: bool,
@@ -31,6 +47,8 @@ pub struct DrainOptions {
     pub allow_mass_delete: bool,
     /// How long to wait for the checkout's lock.
     pub lock_wait: Duration,
+    /// When wished, nothing more is claimed; what is in hand is finished or given back, and no attempt is used.
+    pub stop: Stop,
 }
 
 impl Default for DrainOptions {
@@ -42,6 +60,7 @@ impl Default for DrainOptions {
             timeout: Duration::ZERO,
             allow_mass_delete: false,
             lock_wait: Duration::from_mins(1),
+            stop: Stop::default(),
         }
     }
 }
@@ -51,8 +70,6 @@ const BATCH: usize = 1_000;
 /// How long a claimed job stays hidden from others. Longer than the slowest batch, else two workers visit the
 /// same page: wasteful, harmless. The checkout's lock is the true fence.
 const LEASE: Duration = Duration::from_mins(5);
-/// Workers that died with a job in their hands before it is suspected of having killed them.
-const SUSPECT: u32 = 2;
 /// How often to look for new jobs while waiting for some.
 const POLL: Duration = Duration::from_millis(100);
 /// The least wait for a job that is due and cannot be had, its page being in other hands.
@@ -71,9 +88,31 @@ pub fn drain(
     progress: &mut dyn Progress,
 ) -> Result<DrainReport, Failure> {
     let started = Instant::now();
+    parts.alerts.begin(Timestamp::now());
     let mut run = Run::new(options, parts);
-    run.all(parts, progress)?;
+    let ended = run.all(parts, progress);
+    if let Err(failure) = ended {
+        let event = Event::Away {
+            subject: Subject::Drain,
+            failure: failure.clone(),
+        };
+        let now = Timestamp::now();
+        parts.alerts.note(&event, now);
+        // There is no report to put its troubles in; `status` tells them.
+        parts.alerts.end(now, END_WAIT);
+        return Err(failure);
+    }
     run.finish(parts, started)
+}
+
+/// What is to be done after a step.
+enum Next {
+    /// The next step, at once.
+    Go,
+    /// The next step, after a while.
+    Wait(Duration),
+    /// Nothing is due and nothing is to be waited for.
+    End,
 }
 
 /// One drain under way.
@@ -86,19 +125,11 @@ pub(super) struct Run<'a> {
     pub(super) fingerprint: String,
     /// What the last look at all pages said; `None` before the first.
     pub(super) findings: Option<Findings>,
-    /// What the witnessed stores held when they were asked; `None` before that.
-    pub(super) head: Option<Head>,
+    /// Pages removed from a witnessed store in this drain.
+    pub(super) removed: u64,
     /// How often a page moved on while it was applied.
     pub(super) rounds: HashMap<PagePath, u32>,
     claimed: u64,
-}
-
-/// What the witnessed stores hold.
-#[derive(Debug, Default)]
-pub(super) struct Head {
-    /// Whether any store could say.
-    pub(super) is_known: bool,
-    pub(super) pages: HashSet<PagePath>,
 }
 
 impl<'a> Run<'a> {
@@ -117,49 +148,81 @@ impl<'a> Run<'a> {
             letters: HashMap::new(),
             fingerprint: combined_fingerprint(&parts.stores),
             findings: None,
-            head: None,
+            removed: 0,
             rounds: HashMap::new(),
             claimed: 0,
         }
     }
 
+    /// Goes on until nothing is due, and over outages of the outbox or the state along the probes' schedule.
     fn all(&mut self, parts: &mut Parts, progress: &mut dyn Progress) -> Result<(), Failure> {
-        self.begin(parts, progress)?;
+        let mut outage = Gate::default();
+        let mut begun = false;
         let mut idle_since = Instant::now();
         loop {
-            if self.batch(parts, progress)? {
-                idle_since = Instant::now();
-                continue;
-            }
-            let Some(left) = self.left() else {
+            if self.options.stop.is_wished() {
+                self.report.stopped = true;
                 return Ok(());
+            }
+            let next = if begun {
+                self.step(parts, &mut idle_since, progress)
+            } else {
+                self.begin(parts, progress).map(|()| Next::Go)
             };
-            if left == 0 {
-                return Ok(());
-            }
-            let now = Timestamp::now();
-            let next_job = parts.outbox.next_due()?;
-            let owed = parts.outbox.counts(now)?.held > 0;
-            let next_probe = parts
-                .stores
-                .iter()
-                .filter_map(|store| self.gates[&store.name()].probe_at())
-                .min();
-            let due = [next_job, next_probe.filter(|_| owed)]
-                .into_iter()
-                .flatten()
-                .min();
-            match due {
-                Some(due) if self.options.wait => {
-                    std::thread::sleep(now.until(due).clamp(LEAST_WAIT, POLL));
-                    self.probe(parts)?;
+            match next {
+                Ok(Next::End) => return Ok(()),
+                Ok(next) => {
+                    begun = true;
+                    outage.proved();
+                    if let Next::Wait(wait) = next {
+                        std::thread::sleep(wait);
+                    }
                 }
-                Some(_) | None if idle_since.elapsed() < self.options.timeout => {
-                    std::thread::sleep(POLL);
+                Err(failure) if failure.kind == FailureKind::Down && self.options.wait => {
+                    outage.shut(failure.clone(), &parts.policy, Timestamp::now());
+                    let Some(probe) = outage.probe_at() else {
+                        return Err(failure);
+                    };
+                    progress.waits(&failure.reason);
+                    while Timestamp::now() < probe && !self.options.stop.is_wished() {
+                        std::thread::sleep(POLL.min(Timestamp::now().until(probe)));
+                    }
                 }
-                Some(_) | None => return Ok(()),
+                Err(failure) => return Err(failure),
             }
         }
+    }
+
+    /// One batch, or one look at what is to be waited for.
+    fn step(
+        &mut self,
+        parts: &mut Parts,
+        idle_since: &mut Instant,
+        progress: &mut dyn Progress,
+    ) -> Result<Next, Failure> {
+        if self.batch(parts, progress)? {
+            *idle_since = Instant::now();
+            return Ok(Next::Go);
+        }
+        if self.left().is_none() {
+            return Ok(Next::End);
+        }
+        if self.probe(parts, progress)? {
+            return Ok(Next::Go);
+        }
+        let now = Timestamp::now();
+        let next_job = parts.outbox.next_due()?;
+        let owed = parts.outbox.counts(now)?.held > 0;
+        let probes = parts.stores.iter().map(|store| &self.gates[&store.name()]);
+        let next_probe = probes.filter_map(Gate::probe_at).min();
+        let due = [next_job, next_probe.filter(|_| owed)]
+            .into_iter()
+            .flatten();
+        Ok(match due.min() {
+            Some(due) if self.options.wait => Next::Wait(now.until(due).clamp(LEAST_WAIT, POLL)),
+            Some(_) | None if idle_since.elapsed() < self.options.timeout => Next::Wait(POLL),
+            Some(_) | None => Next::End,
+        })
     }
 
     /// How many jobs may still be claimed; `None` once the bound is reached.
@@ -172,24 +235,25 @@ impl<'a> Run<'a> {
 
     /// Opens the stores, takes back what the dead had in hand, lets held jobs try again, and scans.
     fn begin(&mut self, parts: &mut Parts, progress: &mut dyn Progress) -> Result<(), Failure> {
-        let _lock = lock(parts, self.options.lock_wait)?;
+        let _lock = lock(parts, self.options, progress)?;
         let now = Timestamp::now();
-        parts.receipts.count_deaths()?;
-        parts.outbox.recover(true, now)?;
+        self.recover(parts, now)?;
         for at in 0..parts.stores.len() {
             let name = parts.stores[at].name();
             match recognise(parts, at) {
-                Ok(()) => {
+                Ok(_) => {
                     parts.outbox.release(Some(name), now)?;
                 }
                 Err(failure) => self.shut(parts, name, failure, now),
             }
         }
-        for letter in parts.outbox.dead()? {
-            if let Some(path) = letter.path.clone() {
-                self.letters.insert(path, letter);
+        // What is held for a store that the settings have taken out waits for nobody.
+        for name in StoreName::ALL {
+            if !self.gates.contains_key(&name) {
+                parts.outbox.release(Some(name), now)?;
             }
         }
+        self.read_letters(parts)?;
         let counts = parts.outbox.counts(now)?;
         // Lines that nobody has read are counted when they are, or at the end.
         self.report.enqueued = counts.waiting - counts.unread + counts.delayed + counts.held;
@@ -208,6 +272,20 @@ impl<'a> Run<'a> {
         let letters: Vec<_> = self.letters.values().cloned().collect();
         let mut jobs: Vec<Job> = Vec::new();
         let mut enqueued = Enqueued::default();
+        let gates = self.gates.iter();
+        let open: Vec<StoreName> = gates
+            .filter(|(_, gate)| gate.closed().is_none())
+            .map(|(&name, _)| name)
+            .collect();
+        let mut held = HashSet::new();
+        if parts.outbox.counts(now)?.held > 0 {
+            let pending = parts.outbox.pending(usize::MAX)?.into_iter();
+            held.extend(
+                pending
+                    .filter(|job| job.held_for.is_some())
+                    .map(|job| job.path),
+            );
+        }
         let Parts {
             wiki,
             receipts,
@@ -220,6 +298,7 @@ impl<'a> Run<'a> {
             receipts,
             stores,
             dead: &letters,
+            removed: 0,
         };
         let mut enqueue = |jobs: &mut Vec<Job>| -> Result<(), Failure> {
             let some = outbox.enqueue(jobs, now)?;
@@ -229,14 +308,19 @@ impl<'a> Run<'a> {
             Ok(())
         };
         let mut findings = scan.run(
-            &mut |job| {
+            &mut |mut job, owed| {
+                // A hold is for one store; another that can be reached and owes the page must get it meanwhile. An event
+                // that names no content ends the hold.
+                if held.contains(&job.path) && owed.iter().any(|store| open.contains(store)) {
+                    job.sha = None;
+                }
                 jobs.push(job);
                 if jobs.len() < ENQUEUE {
                     return Ok(());
                 }
                 enqueue(&mut jobs)
             },
-            &mut |pages| progress.at("scanning", pages, pages),
+            &mut |pages| progress.at("scanning", pages, 0),
         )?;
         enqueue(&mut jobs)?;
         self.report.scanned = findings.pages;
@@ -255,14 +339,32 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Reads which dead letters rest now: a person or a neighbour may have taken some back.
+    fn read_letters(&mut self, parts: &mut Parts) -> Result<(), Failure> {
+        let letters = parts.outbox.dead()?.into_iter();
+        self.letters = letters
+            .filter_map(|letter| Some((letter.path.clone()?, letter)))
+            .collect();
+        Ok(())
+    }
+
+    /// Takes back what the dead had in hand. Only under the checkout's lock.
+    fn recover(&mut self, parts: &mut Parts, now: Timestamp) -> Result<(), Failure> {
+        if let Some((path, version)) = parts.state.take_mark()? {
+            parts.receipts.count_death(&path, &version)?;
+        }
+        self.report.merged += parts.outbox.recover(true, now)?.merged;
+        Ok(())
+    }
+
     /// Claims and visits one batch; says whether there was anything to claim.
     fn batch(&mut self, parts: &mut Parts, progress: &mut dyn Progress) -> Result<bool, Failure> {
         let Some(left) = self.left() else {
             return Ok(false);
         };
-        let _lock = lock(parts, self.options.lock_wait)?;
+        let _lock = lock(parts, self.options, progress)?;
         let now = Timestamp::now();
-        self.report.merged += parts.outbox.recover(true, now)?.merged;
+        self.recover(parts, now)?;
         let max = usize::try_from(left).unwrap_or(usize::MAX).min(BATCH);
         let claims = parts.outbox.claim(max, LEASE, now)?;
         fail::fail_point!("drain.claimed");
@@ -272,17 +374,21 @@ impl<'a> Run<'a> {
         if claims.jobs.is_empty() {
             return Ok(false);
         }
+        self.read_letters(parts)?;
         self.claimed += claims.jobs.len() as u64;
         let mut rest = Vec::with_capacity(claims.jobs.len());
         for claim in claims.jobs {
-            // Once may be chance, and all that were in those hands; twice makes it worth a look at each alone.
-            if claim.recoveries < SUSPECT {
+            if claim.recoveries == 0 {
                 rest.push(claim);
             } else {
                 rest.extend(Visit::new(self, parts).suspect(claim)?);
             }
         }
         while !rest.is_empty() {
+            if self.options.stop.is_wished() {
+                Visit::new(self, parts).give_back(rest)?;
+                break;
+            }
             rest = Visit::new(self, parts).group(rest)?;
             let counts = parts.outbox.counts(now)?;
             let done = self.report.processed;
@@ -294,38 +400,50 @@ impl<'a> Run<'a> {
         Ok(true)
     }
 
-    /// Tries the stores whose probe is due, and lets their jobs go on when they answer.
-    fn probe(&mut self, parts: &mut Parts) -> Result<(), Failure> {
+    /// Tries the stores whose probe is due, and lets their jobs go on when they answer; says whether any did.
+    fn probe(&mut self, parts: &mut Parts, progress: &mut dyn Progress) -> Result<bool, Failure> {
         let now = Timestamp::now();
+        let mut any = false;
         for at in 0..parts.stores.len() {
             let name = parts.stores[at].name();
             if self.gates[&name].probe_at().is_none_or(|due| due > now) {
                 continue;
             }
-            let _lock = lock(parts, self.options.lock_wait)?;
+            let _lock = lock(parts, self.options, progress)?;
             match recognise(parts, at) {
-                Ok(()) => {
+                Ok(same) => {
                     self.gates.entry(name).or_default().open();
                     self.report
                         .trouble
                         .retain(|trouble| trouble.store != Some(name.as_str()));
-                    parts.outbox.release(Some(name), now)?;
+                    any |= parts.outbox.release(Some(name), now)? > 0;
+                    // Another store than before owes more than what is held for it; and of a judge that could not be
+                    // asked the scan knew nothing.
+                    if self.options.scan && (!same || parts.stores[at].is_witnessed()) {
+                        self.scan(parts, now, progress)?;
+                        any = true;
+                    }
                 }
                 Err(failure) => self.shut(parts, name, failure, now),
             }
         }
-        Ok(())
+        Ok(any)
     }
 
     /// Shuts a store's gate and says so in the report.
     pub(super) fn shut(
         &mut self,
-        parts: &Parts,
+        parts: &mut Parts,
         name: StoreName,
         failure: Failure,
         now: Timestamp,
     ) {
         self.note(Some(name), None, &failure);
+        let event = Event::Away {
+            subject: Subject::Store(name),
+            failure: failure.clone(),
+        };
+        parts.alerts.note(&event, now);
         self.gates
             .entry(name)
             .or_default()
@@ -340,18 +458,22 @@ impl<'a> Run<'a> {
         failure: &Failure,
     ) {
         let new = trouble(store, path.map(ToString::to_string), failure);
-        let mut known = self.report.trouble.iter_mut();
-        match known.find(|known| known.store == new.store && known.reason == new.reason) {
-            Some(known) => {
-                // The store's own entry comes first and has no page yet.
-                known.pages += u64::from(known.path.is_some());
-                known.path = known.path.take().or(new.path);
-            }
-            None => self.report.trouble.push(new),
-        }
+        gather(&mut self.report.trouble, new);
     }
 
     fn finish(mut self, parts: &mut Parts, started: Instant) -> Result<DrainReport, Failure> {
+        let now = Timestamp::now();
+        // Only here: a store that answers and then fails again is not back.
+        let open = self
+            .gates
+            .iter()
+            .filter(|(_, gate)| gate.closed().is_none());
+        let back = open.map(|(&name, _)| Subject::Store(name));
+        for subject in back.chain([Subject::Drain]) {
+            parts.alerts.note(&Event::Back { subject }, now);
+        }
+        self.report.trimmed = bounds::keep(parts, now)?;
+        self.report.trouble.extend(parts.alerts.end(now, END_WAIT));
         let counts = parts.outbox.counts(Timestamp::now())?;
         self.report.enqueued += counts.unread;
         self.report.held = counts.held;
@@ -361,6 +483,7 @@ impl<'a> Run<'a> {
             let report = self.report.stores.entry(store.name().as_str()).or_default();
             report.embedded = tally.embedded;
             report.cached = tally.cached;
+            self.report.commits += tally.commits;
             if tally.commit.is_some() {
                 self.report.commit = tally.commit;
             }
@@ -371,31 +494,51 @@ impl<'a> Run<'a> {
 }
 
 /// Takes the checkout's lock; while a neighbour has it, our stores let go of what he may need.
-fn lock(parts: &mut Parts, wait: Duration) -> Result<CheckoutLock, Failure> {
-    if let Ok(lock) = CheckoutLock::acquire(&parts.state, Duration::ZERO) {
-        return Ok(lock);
+fn lock(
+    parts: &mut Parts,
+    options: &DrainOptions,
+    progress: &mut dyn Progress,
+) -> Result<CheckoutLock, Failure> {
+    let end = Instant::now() + options.lock_wait;
+    let mut told = false;
+    loop {
+        let busy = match CheckoutLock::acquire(&parts.state, Duration::ZERO) {
+            Err(failure) if failure.kind == FailureKind::Busy => failure,
+            other => return other,
+        };
+        if Instant::now() >= end || options.stop.is_wished() {
+            return Err(busy);
+        }
+        if !told {
+            told = true;
+            for store in &mut parts.stores {
+                store.rest();
+            }
+            progress.waits(&busy.reason);
+        }
+        std::thread::sleep(LEAST_WAIT);
     }
-    for store in &mut parts.stores {
-        store.rest();
-    }
-    CheckoutLock::acquire(&parts.state, wait)
 }
 
-/// Opens a store and makes sure that its receipts speak of it; those that speak of another are voided, and what
-/// the store holds is noted, so that pages gone meanwhile are removed from it.
-fn recognise(parts: &mut Parts, at: usize) -> Result<(), Failure> {
+/// Opens a store and makes sure that its receipts speak of it. Those of a store that is not recognised (new, restored
+/// from an old copy) are voided, it gets a new id, and what it holds is noted, so that pages gone meanwhile are removed
+/// from it. Says whether it was recognised.
+fn recognise(parts: &mut Parts, at: usize) -> Result<bool, Failure> {
     let store = &mut parts.stores[at];
     if store.is_witnessed() {
-        return store.witness().map(|_| ());
+        return store.witness().map(|_| true);
     }
     let identity = store.identity()?;
     if parts.receipts.recognise(store.name(), &identity)? {
-        return Ok(());
+        return Ok(true);
     }
     let held = store.inventory()?;
     let held: Vec<_> = held
         .iter()
         .filter_map(|holding| PagePath::parse(&holding.path).ok())
         .collect();
-    parts.receipts.adopt(store.name(), &held)
+    // The store first: killed in between, it is not recognised the next time either.
+    let identity = store.renew()?;
+    parts.receipts.adopt(store.name(), &identity, &held)?;
+    Ok(false)
 }

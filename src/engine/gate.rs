@@ -46,8 +46,13 @@ impl Gate {
         self.shut = Some(Shut { why, probe });
     }
 
-    /// The store answered.
+    /// The store answered a probe, so that it is to be tried; the schedule goes on where it was if it fails again.
     pub(super) fn open(&mut self) {
+        self.shut = None;
+    }
+
+    /// The store did its work: the next outage has the whole schedule before it.
+    pub(super) fn proved(&mut self) {
         *self = Self::default();
     }
 }
@@ -70,8 +75,28 @@ mod tests {
         }
         assert_eq!(waits, [1, 3, 9, 27]);
         assert!(gate.closed().is_some());
-        gate.open();
-        assert_eq!((gate.closed(), gate.probe_at()), (None, None));
+        gate.proved();
+        assert_eq!(gate, Gate::default());
+    }
+
+    #[test]
+    fn a_store_that_answers_probes_and_does_no_work_uses_the_schedule_up() {
+        let policy = RetryPolicy::default();
+        let mut gate = Gate::default();
+        let mut probes = 0;
+        loop {
+            gate.shut(
+                Failure::new(FailureKind::Down, "lost"),
+                &policy,
+                Timestamp(0),
+            );
+            if gate.probe_at().is_none() {
+                break;
+            }
+            gate.open();
+            probes += 1;
+        }
+        assert_eq!(probes, policy.probes.len());
     }
 
     #[test]

@@ -5,9 +5,13 @@
 //! | [`scan`] | finds whatever nobody announced: pages against receipts and HEAD |
 //! | [`drain`] | claims, applies, settles, until nothing is due |
 //! | [`verify`] | reads the real stores and names every difference |
+//! | [`alert`] | tells a person once of each incident |
+//! | [`bounds`] | drops the oldest dead letters beyond their bounds |
 
+pub mod alert;
 mod apply;
 mod batch;
+pub mod bounds;
 pub mod drain;
 mod gate;
 pub mod report;
@@ -15,6 +19,8 @@ pub mod scan;
 mod verdict;
 pub mod verify;
 
+use self::alert::Alerts;
+use self::bounds::DeadBounds;
 use crate::model::RetryPolicy;
 use crate::outbox::Outbox;
 use crate::state::{Receipts, StateDir};
@@ -35,12 +41,20 @@ pub struct Parts {
     pub stores: Vec<Box<dyn Store>>,
     /// When a failed job is tried again.
     pub policy: RetryPolicy,
+    /// Whom to tell.
+    pub alerts: Alerts,
+    /// How many dead letters there may be, and how old.
+    pub dead: DeadBounds,
 }
 
 /// Hears how far a long run is; called often, so it must be quick.
 pub trait Progress {
-    /// `done` of `total` steps of `what` ("scanning", "syncing", "verifying") are done; `total` may grow.
+    /// `done` of `total` steps of `what` ("scanning", "syncing", "verifying") are done; `total` may grow, and is 0 where
+    /// it is not known.
     fn at(&mut self, what: &'static str, done: u64, total: u64);
+
+    /// Something else must end first, and why.
+    fn waits(&mut self, _why: &str) {}
 }
 
 /// Hears nothing.

@@ -29,6 +29,8 @@ pub struct DrainReport {
     pub held: u64,
     /// The last commit made, in hex.
     pub commit: Option<String>,
+    /// How many commits were made.
+    pub commits: u64,
     /// How long it took.
     pub seconds: f64,
     /// By store's name.
@@ -39,6 +41,10 @@ pub struct DrainReport {
     pub trouble: Vec<Trouble>,
     /// Dead letters that exist at the end.
     pub dead: u64,
+    /// It was told to stop before everything was done.
+    pub stopped: bool,
+    /// Dead letters that this drain dropped to keep their bounds.
+    pub trimmed: u64,
 }
 
 /// What a drain did to one store.
@@ -61,7 +67,7 @@ pub struct StoreReport {
 pub struct Trouble {
     /// The store, where it was one.
     pub store: Option<&'static str>,
-    /// `down`, `busy`, `waiting`, `refused`, `transient` or `rejected`.
+    /// `down`, `busy`, `waiting`, `refused`, `transient` or `rejected`; `alert` when a person could not be told.
     pub kind: &'static str,
     /// A page it concerns, where it concerns one.
     pub path: Option<String>,
@@ -69,7 +75,7 @@ pub struct Trouble {
     pub reason: String,
     /// What to do.
     pub hint: Option<String>,
-    /// How many pages have it.
+    /// How many pages have it; 0 where it concerns the store as a whole and no page is known to wait for it.
     pub pages: u64,
 }
 
@@ -103,6 +109,8 @@ pub struct VerifyReport {
     pub dead: u64,
     /// Pages enqueued to be healed, when that was asked for.
     pub repaired: u64,
+    /// Why pages wait: one entry per store and reason.
+    pub held: Vec<Trouble>,
     /// Stores that could not be read, with the reason: nothing is known of them, so nothing is in sync.
     pub unread: Vec<Trouble>,
 }
@@ -130,6 +138,18 @@ pub enum DriftKind {
     Orphan,
 }
 
+/// Adds a trouble to a list; the same one of several pages is one entry that counts them.
+pub fn gather(list: &mut Vec<Trouble>, new: Trouble) {
+    let mut known = list.iter_mut();
+    match known.find(|known| known.store == new.store && known.reason == new.reason) {
+        Some(known) => {
+            known.pages += new.pages;
+            known.path = known.path.take().or(new.path);
+        }
+        None => list.push(new),
+    }
+}
+
 /// Returns a trouble's entry for a report.
 #[must_use]
 pub fn trouble(
@@ -140,9 +160,9 @@ pub fn trouble(
     Trouble {
         store: store.map(StoreName::as_str),
         kind: kind_name(failure.kind),
+        pages: u64::from(path.is_some()),
         path,
         reason: failure.reason.clone(),
         hint: failure.hint.clone(),
-        pages: 1,
     }
 }

@@ -11,12 +11,15 @@ use crate::model::{ContentSha, Failure, Job, PagePath, StoreName};
 use crate::outbox::DeadLetter;
 use crate::state::{FileSeen, Known, Receipts};
 use crate::stores::Store;
-use crate::wiki::{Entry, FileStat, Reading, Wiki};
+use crate::wiki::{Entry, FileStat, Reading, Wiki, is_below};
 
 /// More pages gone than this, and more than a fifth of all, looks like an accident.
-const MASS: u64 = 20;
+pub(super) const MASS: u64 = 20;
 /// How many remembered paths are read at a time.
 const CHUNK: usize = 1_000;
+
+/// Hears of a page that is not in sync, with the stores that owe it.
+pub type Found<'f> = dyn FnMut(Job, &[StoreName]) -> Result<(), Failure> + 'f;
 
 /// What a scan found, beside the jobs it handed on.
 #[derive(Debug, Clone, Default)]
@@ -25,6 +28,8 @@ pub struct Findings {
     pub pages: u64,
     /// Things that look like pages and are none.
     pub skipped: Vec<Skipped>,
+    /// Folders that could not be read: nothing is known of what is in them.
+    pub blind: Vec<String>,
     /// Whether so many pages are gone at once that it looks like an accident.
     pub accident: Option<Accident>,
     /// Files that were hashed and found as remembered: their new stat, to be noted.
@@ -52,6 +57,8 @@ pub struct Scan<'a> {
     pub stores: &'a mut [Box<dyn Store>],
     /// The dead letters, which rest.
     pub dead: &'a [DeadLetter],
+    /// Pages that this drain has removed already: they count among those gone.
+    pub removed: u64,
 }
 
 /// A store's part in the merge.
@@ -66,18 +73,18 @@ struct Side {
 }
 
 impl Scan<'_> {
-    /// Walks the pages and hands a job to `found` for each page that some store does not hold as it is, or holds
-    /// although it is gone. A page whose dead letter rests is left alone.
+    /// Walks the pages and hands a job to `found`, with the stores that owe it, for each page that some store does not hold
+    /// as it is, or holds although it is gone. A page whose dead letter rests is left alone.
     ///
     /// # Errors
     /// When the folder or the receipts cannot be read, or `found` fails.
     pub fn run(
         &mut self,
-        found: &mut dyn FnMut(Job) -> Result<(), Failure>,
+        found: &mut Found<'_>,
         looked: &mut dyn FnMut(u64),
     ) -> Result<Findings, Failure> {
         let mut findings = Findings::default();
-        let mut sides = self.ask_stores(&mut findings);
+        let sides = self.ask_stores(&mut findings);
         let fingerprint = combined_fingerprint(self.stores);
         let mut letters: BTreeMap<&str, &DeadLetter> = BTreeMap::new();
         for letter in self.dead {
@@ -87,88 +94,41 @@ impl Scan<'_> {
                 letters.insert(path.as_str(), letter);
             }
         }
-        let mut known = Cursor::new(self.receipts);
-        let mut gone = 0_u64;
-        let wiki = self.wiki;
-        let mut merge =
-            |page: Option<(PagePath, FileStat)>, findings: &mut Findings| -> Result<(), Failure> {
-                // First everything that sorts before this page: it is remembered or held, and not on disk.
-                loop {
-                    let before = page.as_ref().map(|(path, _)| path.as_str());
-                    let Some(path) = next_path(&mut known, &sides, &letters, before)? else {
-                        break;
-                    };
-                    let remembered = known.take(&path)?;
-                    let head = sides.iter_mut().find_map(|side| side.take(&path));
-                    let letter = letters.remove(path.as_str());
-                    let given = remembered
-                        .as_ref()
-                        .is_some_and(|known| !known.receipts.is_empty());
-                    let Ok(path) = PagePath::parse(&path) else {
-                        continue;
-                    };
-                    // Held by HEAD and rightly not on disk: outside a sparse checkout.
-                    let head = match head {
-                        Some(mark) if !is_exempt(self.stores, &path)? => Some(mark),
-                        Some(_) | None => None,
-                    };
-                    let judged = sides.iter().any(|side| side.holds.is_some());
-                    if head.is_some() || (given && !judged) {
-                        gone += 1;
-                    }
-                    if head.is_some() || given || letter.is_some() {
-                        found(Job::for_page(path, None))?;
-                    }
-                }
-                let Some((path, stat)) = page else {
-                    return Ok(());
-                };
-                let remembered = known.take(path.as_str())?;
-                let mut present = Present {
-                    wiki,
-                    path: &path,
-                    stat,
-                    seen: remembered.as_ref().and_then(|known| known.file),
-                    version: None,
-                };
-                let mut owes = false;
-                for side in &mut sides {
-                    let head = side.take(path.as_str());
-                    if !owes {
-                        let store = &mut self.stores[side.at];
-                        owes = side.owes(
-                            store.as_mut(),
-                            remembered.as_ref(),
-                            head.as_deref(),
-                            &mut present,
-                        )?;
-                    }
-                }
-                if let Some(letter) = letters.remove(path.as_str()) {
-                    // It rests only as long as nothing has changed; else a visit supersedes it.
-                    owes = present.version() != letter.death.version
-                        || letter.death.fingerprint != fingerprint;
-                }
-                if owes {
-                    let sha = present.known_sha();
-                    found(Job::for_page(path, sha))?;
-                } else if let Some(seen) = present.seen_again() {
-                    findings.seen_again.push((path, seen));
-                }
-                Ok(())
-            };
-        wiki.walk(&mut |entry| match entry {
+        let mut merge = Merge {
+            wiki: self.wiki,
+            stores: self.stores,
+            known: Cursor::new(self.receipts),
+            sides,
+            letters,
+            fingerprint,
+            gone: 0,
+            found,
+            findings,
+        };
+        self.wiki.walk(&mut |entry| match entry {
             Entry::Skipped(skipped) => {
-                findings.skipped.push(skipped);
+                merge.findings.skipped.push(skipped);
+                Ok(())
+            }
+            Entry::Blind { folder, failure } => {
+                merge.findings.skipped.push(Skipped {
+                    path: folder.clone(),
+                    reason: failure.reason,
+                });
+                merge.findings.blind.push(folder);
                 Ok(())
             }
             Entry::Page { path, stat } => {
-                findings.pages += 1;
-                looked(findings.pages);
-                merge(Some((path, stat)), &mut findings)
+                merge.findings.pages += 1;
+                looked(merge.findings.pages);
+                merge.absent_before(Some(path.as_str()))?;
+                merge.present(path, stat)
             }
         })?;
-        merge(None, &mut findings)?;
+        merge.absent_before(None)?;
+        let Merge {
+            gone, mut findings, ..
+        } = merge;
         findings.accident = self.judge_gone(gone, findings.pages)?;
         Ok(findings)
     }
@@ -196,9 +156,10 @@ impl Scan<'_> {
 
     /// Decides whether the pages gone look like an accident. Pages whose content reappears elsewhere have moved.
     fn judge_gone(&self, gone: u64, pages: u64) -> Result<Option<Accident>, Failure> {
+        let gone = gone + self.removed;
         let of = pages + gone;
         let mass = |gone: u64| gone > MASS && gone * 5 > of;
-        if pages == 0 && gone > 0 {
+        if pages == 0 && gone > self.removed {
             return Ok(Some(Accident { gone, of }));
         }
         if !mass(gone) {
@@ -230,6 +191,88 @@ impl Scan<'_> {
         }
         let gone = gone.saturating_sub(moved);
         Ok(mass(gone).then_some(Accident { gone, of }))
+    }
+}
+
+/// The merge under way: each sequence stands at its next path.
+struct Merge<'a> {
+    wiki: &'a Wiki,
+    stores: &'a mut [Box<dyn Store>],
+    known: Cursor<'a>,
+    sides: Vec<Side>,
+    letters: BTreeMap<&'a str, &'a DeadLetter>,
+    fingerprint: String,
+    /// Pages that HEAD (or, without one, any store) still holds and that are not on disk.
+    gone: u64,
+    found: &'a mut Found<'a>,
+    findings: Findings,
+}
+
+impl Merge<'_> {
+    /// Takes everything that sorts before a page on disk: it is remembered or held, and not on disk.
+    fn absent_before(&mut self, page: Option<&str>) -> Result<(), Failure> {
+        while let Some(path) = next_path(&mut self.known, &self.sides, &self.letters, page)? {
+            let remembered = self.known.take(&path)?;
+            let head = self.sides.iter_mut().find_map(|side| side.take(&path));
+            let is_dead = self.letters.remove(path.as_str()).is_some();
+            let mut blind = self.findings.blind.iter();
+            if blind.any(|folder| is_below(&path, folder)) {
+                continue;
+            }
+            let Ok(path) = PagePath::parse(&path) else {
+                continue;
+            };
+            let mut owed: Vec<StoreName> = remembered
+                .iter()
+                .flat_map(|known| known.receipts.iter().map(|(store, _)| *store))
+                .collect();
+            let given = !owed.is_empty();
+            // Held by HEAD and rightly not on disk: outside a sparse checkout.
+            let held = head.is_some() && !is_exempt(self.stores, &path)?;
+            let judged = self.sides.iter().any(|side| side.holds.is_some());
+            if held || (given && !judged && self.wiki.is_page(path.as_str())) {
+                self.gone += 1;
+            }
+            if held {
+                owed.push(StoreName::Git);
+            }
+            if held || given || is_dead {
+                (self.found)(Job::for_page(path, None), &owed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn present(&mut self, path: PagePath, stat: FileStat) -> Result<(), Failure> {
+        let remembered = self.known.take(path.as_str())?;
+        let mut present = Present {
+            wiki: self.wiki,
+            path: &path,
+            stat,
+            seen: remembered.as_ref().and_then(|known| known.file),
+            version: None,
+        };
+        let mut owed = Vec::new();
+        for side in &mut self.sides {
+            let head = side.take(path.as_str());
+            let store = self.stores[side.at].as_mut();
+            if side.owes(store, remembered.as_ref(), head.as_deref(), &mut present)? {
+                owed.push(side.name);
+            }
+        }
+        let mut owes = !owed.is_empty();
+        if let Some(letter) = self.letters.remove(path.as_str()) {
+            // It rests only as long as nothing has changed; else a visit supersedes it.
+            owes = present.version() != letter.death.version
+                || letter.death.fingerprint != self.fingerprint;
+        }
+        if owes {
+            let sha = present.known_sha();
+            (self.found)(Job::for_page(path, sha), &owed)?;
+        } else if let Some(seen) = present.seen_again() {
+            self.findings.seen_again.push((path, seen));
+        }
+        Ok(())
     }
 }
 

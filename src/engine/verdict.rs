@@ -9,6 +9,8 @@ use crate::wiki::Reading;
 const AGAIN_MS: i64 = 300;
 /// How often a page may move on in one drain before it is held.
 const MOST_ROUNDS: u32 = 10;
+/// What stands for the content of a page that is gone.
+pub(super) const ABSENT: &str = "absent";
 /// Bound of a dead letter's reason, in bytes.
 const MOST_REASON: usize = 4 << 10;
 
@@ -31,6 +33,28 @@ impl Visit<'_, '_, '_> {
         Ok(())
     }
 
+    /// Gives jobs back that were not looked at; no attempt is used.
+    ///
+    /// # Errors
+    /// When the outbox is away.
+    pub(super) fn give_back(self, claims: Vec<Claimed>) -> Result<(), Failure> {
+        let back = |claim: &Claimed| Settle::RetryAt {
+            at: self.now,
+            attempts: claim.job.retry,
+            version: String::new(),
+            reason: String::new(),
+        };
+        let settled: Vec<_> = claims
+            .into_iter()
+            .map(|claim| {
+                let back = back(&claim);
+                (claim, back)
+            })
+            .collect();
+        self.parts.outbox.settle(&settled, self.now)?;
+        Ok(())
+    }
+
     /// Decides what becomes of a job, and counts it.
     fn verdict(&mut self, errand: &Errand) -> Settle {
         let claim = &errand.claim;
@@ -43,7 +67,7 @@ impl Visit<'_, '_, '_> {
                 return Settle::Swallow;
             }
             Work::Put { page, .. } => page.sha.to_string(),
-            Work::Remove => String::new(),
+            Work::Remove | Work::Forget => ABSENT.into(),
         };
         // The worst failure decides: a page that can never be applied, then one that failed, then waiting.
         let names: Vec<_> = self.parts.stores.iter().map(|store| store.name()).collect();
@@ -111,7 +135,7 @@ impl Visit<'_, '_, '_> {
                 Ok(None) | Err(_) => false,
             },
             Work::Remove => matches!(self.parts.wiki.stat(path), Ok(None)),
-            Work::Over(_) | Work::Rests => true,
+            Work::Forget | Work::Over(_) | Work::Rests => true,
         }
     }
 

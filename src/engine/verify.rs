@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::report::{Drift, DriftKind, VerifyReport, trouble};
+use super::report::{Drift, DriftKind, Trouble, VerifyReport, gather, trouble};
 use super::{Parts, Progress};
 use crate::model::{Failure, Job, Page, PagePath, StoreName, Timestamp};
+use crate::outbox::Pending;
+use crate::state::Receipts;
 use crate::stores::{Holding, Store};
-use crate::wiki::{Entry, Reading, Skipped};
+use crate::wiki::{Entry, Reading, Skipped, Wiki, is_below};
 
 /// What one store holds, as read from it.
 struct Side {
@@ -36,6 +38,7 @@ pub fn verify(parts: &mut Parts, progress: &mut dyn Progress) -> Result<VerifyRe
     let pending = parts.outbox.pending(usize::MAX)?;
     let letters = parts.outbox.dead()?;
     report.dead = letters.len() as u64;
+    report.held = held(&pending);
     let excused = Excused {
         owed: pending
             .into_iter()
@@ -48,6 +51,7 @@ pub fn verify(parts: &mut Parts, progress: &mut dyn Progress) -> Result<VerifyRe
     };
     report.waiting = excused.owed.len() as u64;
     let mut sides = read_stores(parts, &mut report);
+    let mut blind = Vec::new();
     let Parts {
         wiki,
         receipts,
@@ -60,32 +64,46 @@ pub fn verify(parts: &mut Parts, progress: &mut dyn Progress) -> Result<VerifyRe
                 report.skipped.push(skipped);
                 return Ok(());
             }
-            Entry::Page { path, .. } => path,
-        };
-        let (page, version) = match wiki.read(&path) {
-            Reading::Page { text, sha, .. } => {
-                let labels = receipts.labels(&path)?;
-                (Some(Page::new(path.clone(), text, labels)), sha.to_string())
-            }
-            // Gone since the walk: the next verify will tell.
-            Reading::Absent => return Ok(()),
-            Reading::Bad { failure, version } => {
+            Entry::Blind { folder, failure } => {
                 report.skipped.push(Skipped {
-                    path: path.to_string(),
+                    path: folder.clone(),
                     reason: failure.reason,
                 });
-                (None, version)
+                blind.push(folder);
+                return Ok(());
             }
+            Entry::Page { path, .. } => path,
+        };
+        let Some((page, version)) = read(wiki, receipts, &path, &mut report)? else {
+            // Gone since the walk: the next verify will tell.
+            return Ok(());
         };
         report.pages += 1;
-        progress.at("verifying", report.pages, report.pages);
+        progress.at("verifying", report.pages, 0);
         let is_excused = excused.owed.contains(path.as_str())
             || excused.dead.get(path.as_str()) == Some(&version);
         for side in &mut sides {
             let held = side.holdings.remove(path.as_str());
             let Some(page) = &page else { continue };
             let store = stores[side.at].as_mut();
-            if let Some(kind) = difference(held, store.expected(page)?)
+            let expected = match store.expected(page) {
+                Ok(expected) => expected,
+                // One page under a filter, say: the others are judged all the same.
+                Err(failure) => {
+                    let path = Some(path.to_string());
+                    gather(&mut report.unread, trouble(Some(side.name), path, &failure));
+                    continue;
+                }
+            };
+            if expected.is_none()
+                && let Some(why) = store.exempt(&path)?
+            {
+                report.skipped.push(Skipped {
+                    path: path.to_string(),
+                    reason: format!("{} leaves it out: {why}", side.name),
+                });
+            }
+            if let Some(kind) = difference(held, expected)
                 && !is_excused
             {
                 report.drift.push(side.drift(path.as_str(), kind));
@@ -94,11 +112,12 @@ pub fn verify(parts: &mut Parts, progress: &mut dyn Progress) -> Result<VerifyRe
         Ok(())
     })?;
     for side in &mut sides {
-        for path in std::mem::take(&mut side.holdings).into_keys() {
-            if !excused.owed.contains(&path) && !is_exempt(stores[side.at].as_mut(), &path)? {
-                report.drift.push(side.drift(&path, DriftKind::Orphan));
-            }
-        }
+        let store = stores[side.at].as_mut();
+        report.drift.extend(orphans(side, store, &excused, &blind)?);
+    }
+    // Whoever reads the report may take his time; nobody shall wait for him.
+    for store in stores {
+        store.rest();
     }
     report.drift.sort();
     report.skipped.sort();
@@ -109,6 +128,25 @@ pub fn verify(parts: &mut Parts, progress: &mut dyn Progress) -> Result<VerifyRe
     Ok(report)
 }
 
+/// Returns why pages wait, one entry per store and reason.
+fn held(pending: &[Pending]) -> Vec<Trouble> {
+    let mut held = Vec::new();
+    for job in pending {
+        if let Some(store) = job.held_for {
+            let one = Trouble {
+                store: Some(store.as_str()),
+                kind: "held",
+                path: Some(job.path.to_string()),
+                reason: job.reason.clone(),
+                hint: None,
+                pages: 1,
+            };
+            gather(&mut held, one);
+        }
+    }
+    held
+}
+
 impl Side {
     fn drift(&self, path: &str, kind: DriftKind) -> Drift {
         Drift {
@@ -117,6 +155,30 @@ impl Side {
             kind,
         }
     }
+}
+
+/// Reads a page, with what stands for its content; the page is `None` where it is none that could be applied, which is
+/// noted in the report.
+fn read(
+    wiki: &Wiki,
+    receipts: &Receipts,
+    path: &PagePath,
+    report: &mut VerifyReport,
+) -> Result<Option<(Option<Page>, String)>, Failure> {
+    Ok(match wiki.read(path) {
+        Reading::Page { text, sha, .. } => {
+            let page = Page::new(path.clone(), text, receipts.labels(path)?);
+            Some((Some(page), sha.to_string()))
+        }
+        Reading::Absent => None,
+        Reading::Bad { failure, version } => {
+            report.skipped.push(Skipped {
+                path: path.to_string(),
+                reason: failure.reason,
+            });
+            Some((None, version))
+        }
+    })
 }
 
 /// Reads every store's inventory; a store that cannot be read is noted in the report.
@@ -138,6 +200,23 @@ fn read_stores(parts: &mut Parts, report: &mut VerifyReport) -> Vec<Side> {
         }
     }
     sides
+}
+
+/// Returns what is left in a store after every page on disk has been looked at.
+fn orphans(
+    side: &mut Side,
+    store: &mut dyn Store,
+    excused: &Excused,
+    blind: &[String],
+) -> Result<Vec<Drift>, Failure> {
+    let mut drift = Vec::new();
+    for path in std::mem::take(&mut side.holdings).into_keys() {
+        let is_hidden = blind.iter().any(|folder| is_below(&path, folder));
+        if !excused.owed.contains(&path) && !is_hidden && !is_exempt(store, &path)? {
+            drift.push(side.drift(&path, DriftKind::Orphan));
+        }
+    }
+    Ok(drift)
 }
 
 /// Compares what a store holds of a page with what it must hold.

@@ -127,9 +127,8 @@ impl Entry {
         } else if self.is_released_by(&sha) {
             self.make_ready(now);
         }
-        if !sha.is_empty() {
-            self.sha = sha;
-        }
+        // An event that names no content makes the named one doubtful.
+        self.sha = sha;
         if !job.labels.is_empty() {
             self.labels.clone_from(&job.labels);
         }

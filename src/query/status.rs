@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, HashSet};
 use serde::Serialize;
 
 use crate::engine::Parts;
+use crate::engine::alert::AlertStatus;
 use crate::engine::report::{Skipped, Trouble, trouble};
 use crate::engine::scan::Scan;
-use crate::model::{Failure, StoreName, Timestamp};
+use crate::model::{Failure, FailureKind, StoreName, Timestamp};
 use crate::outbox::{Pending, Standing};
 
 /// Where everything stands.
@@ -21,11 +22,14 @@ pub struct StatusReport {
     pub stores: BTreeMap<&'static str, StoreStatus>,
     /// The watcher.
     pub watch: WatchStatus,
+    /// Who is told of incidents, where anybody is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alerts: Option<AlertStatus>,
     /// Pages in the folder.
     pub pages: u64,
     /// Pages that differ from their receipts or HEAD and that no job waits for yet.
     pub unannounced: u64,
-    /// Jobs that are held or put back, with the reason, at most 100.
+    /// Jobs that are held or put back, with the reason.
     pub held: Vec<HeldJob>,
     /// Jobs in workers' hands, living or dead, at most 100.
     pub in_flight: Vec<LentJob>,
@@ -121,8 +125,8 @@ fn lent_job(job: &Pending) -> Option<LentJob> {
     })
 }
 
-/// How many jobs of a kind are listed one by one.
-const MOST_HELD: usize = 100;
+/// How many jobs in flight are listed one by one.
+const MOST_LENT: usize = 100;
 
 /// Looks where everything stands; changes nothing.
 ///
@@ -151,9 +155,10 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
         receipts: &parts.receipts,
         stores: &mut parts.stores,
         dead: &letters,
+        removed: 0,
     }
     .run(
-        &mut |job| {
+        &mut |job, _| {
             unannounced += u64::from(!announced.contains(job.path.as_str()));
             Ok(())
         },
@@ -162,32 +167,48 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
     report.pages = findings.pages;
     report.unannounced = unannounced;
     report.skipped = findings.skipped;
-    for (name, failure) in findings.unasked {
-        report.trouble.push(trouble(Some(name), None, &failure));
-    }
     for store in &mut parts.stores {
         let name = store.name();
-        for note in store.notes() {
-            report.trouble.push(trouble(Some(name), None, &note));
-        }
-        let down = report
-            .trouble
-            .iter()
-            .any(|trouble| trouble.store == Some(name.as_str()) && trouble.kind != "waiting");
         let pages = parts.receipts.count(name)?;
-        let state = if down { "down" } else { "up" };
+        let mut state = "up";
+        // What is said by one who cannot be asked at all is not said again in his notes.
+        if let Some((_, failure)) = findings
+            .unasked
+            .iter()
+            .find(|(unasked, _)| *unasked == name)
+        {
+            state = "down";
+            report.trouble.push(trouble(Some(name), None, failure));
+        } else {
+            for note in store.notes() {
+                report.trouble.push(trouble(Some(name), None, &note));
+            }
+            match store.is_there() {
+                Ok(true) => {}
+                Ok(false) if pages == 0 => {}
+                Ok(false) => {
+                    state = "down";
+                    let gone = Failure::new(FailureKind::Down, "what it held is lost")
+                        .hint("`wiki-sync drain` builds it anew from the files");
+                    report.trouble.push(trouble(Some(name), None, &gone));
+                }
+                Err(failure) => {
+                    state = "down";
+                    report.trouble.push(trouble(Some(name), None, &failure));
+                }
+            }
+        }
         report
             .stores
             .insert(name.as_str(), StoreStatus { state, pages });
     }
     let lent = pending.iter().filter_map(lent_job);
-    report.in_flight = lent.take(MOST_HELD).collect();
+    report.in_flight = lent.take(MOST_LENT).collect();
     let put_back = pending
         .into_iter()
         .filter(|job| !matches!(job.standing, Standing::InFlight { .. }))
         .filter(|job| job.held_for.is_some() || !job.reason.is_empty());
     report.held = put_back
-        .take(MOST_HELD)
         .map(|job| HeldJob {
             path: job.path.to_string(),
             store: job.held_for.map(StoreName::as_str),
@@ -196,8 +217,11 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
             since: job.since.0,
         })
         .collect();
+    report.alerts = parts.alerts.status()?;
     report.fresh = unannounced == 0
         && counts.waiting + counts.delayed + counts.in_flight + counts.held + counts.dead == 0
         && report.trouble.is_empty();
+    // A channel that cannot be used makes no page less fresh.
+    report.trouble.extend(parts.alerts.wrong());
     Ok(report)
 }

@@ -16,6 +16,7 @@ const MIGRATIONS: &[&str] = &[concat!(
     include_str!("schema/001_state.sql"),
     include_str!("schema/001_outbox.sql"),
     include_str!("schema/001_graph.sql"),
+    include_str!("schema/001_alerts.sql"),
 )];
 
 /// The version that all of them together make.
@@ -56,6 +57,7 @@ pub fn open_db(path: &Path) -> Result<Connection, Failure> {
     db.execute_batch(
         "PRAGMA synchronous = FULL;
          PRAGMA foreign_keys = ON;
+         PRAGMA trusted_schema = OFF;
          PRAGMA temp_store = MEMORY;
          PRAGMA journal_size_limit = 67108864;",
     )
@@ -101,18 +103,27 @@ pub fn with_write<T>(
     run().map_err(|e| db_failure(doing, &e))
 }
 
-/// Sorts an SQLite error into its kind.
+/// Sorts an SQLite error into its kind. None of them judges a page.
 #[must_use]
 pub fn db_failure(doing: &str, error: &rusqlite::Error) -> Failure {
     let kind = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => FailureKind::Busy,
-        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+        Some(
+            ErrorCode::DiskFull
+            | ErrorCode::SystemIoFailure
+            | ErrorCode::CannotOpen
+            | ErrorCode::ReadOnly
+            | ErrorCode::PermissionDenied
+            | ErrorCode::OutOfMemory
+            | ErrorCode::FileLockingProtocolFailed
+            | ErrorCode::OperationInterrupted
+            | ErrorCode::NoLargeFileSupport,
+        ) => FailureKind::Down,
+        // Damaged, another program's, or not as we made it: a missing table, a value of the wrong type.
+        Some(_) | None => {
             return Failure::from_error(FailureKind::Refused, doing, error)
                 .hint("move .wiki-sync away: the next drain rebuilds it from the files");
         }
-        // Disk full, no permission, I/O error, a folder in the way: the store is away, the page is not bad.
-        // So is whatever else SQLite may say: it never judges one page.
-        Some(_) | None => FailureKind::Down,
     };
     Failure::from_error(kind, doing, error)
 }

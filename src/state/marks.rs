@@ -1,4 +1,4 @@
-//! What is remembered beside the receipts: a page's labels, the mark "working on it", lasting values.
+//! What is remembered beside the receipts: a page's labels, the deaths under its mark, lasting values.
 
 use rusqlite::{OptionalExtension as _, params};
 
@@ -57,54 +57,17 @@ impl Receipts {
         })
     }
 
-    /// Sets the durable mark "working on this page".
+    /// Counts a worker that died under a page's mark. Another content starts anew.
     ///
     /// # Errors
     /// As [`db_failure`] sorts them.
-    pub fn mark_working(&mut self, path: &PagePath, version: &str) -> Result<(), Failure> {
-        with_write(&mut self.db, "cannot mark a page as worked on", |tx| {
+    pub fn count_death(&mut self, path: &str, version: &str) -> Result<(), Failure> {
+        with_write(&mut self.db, "cannot count a death", |tx| {
             tx.execute(
-                "INSERT INTO working (path, version, active, deaths) VALUES (?1, ?2, 1, 0)
-                 ON CONFLICT (path) DO UPDATE SET active = 1, version = excluded.version,
-                   deaths = CASE WHEN version = excluded.version THEN deaths ELSE 0 END",
-                params![path.as_str(), version],
-            )?;
-            Ok(())
-        })
-    }
-
-    /// Takes the mark off again; the deaths are forgotten, since the page was survived.
-    ///
-    /// # Errors
-    /// As [`db_failure`] sorts them.
-    pub fn unmark_working(&mut self, path: &PagePath) -> Result<(), Failure> {
-        with_write(&mut self.db, "cannot unmark a page", |tx| {
-            tx.execute("DELETE FROM working WHERE path = ?1", [path.as_str()])?;
-            Ok(())
-        })
-    }
-
-    /// Counts marks that dead workers left behind as deaths. Called by whoever has taken the checkout's lock.
-    ///
-    /// # Errors
-    /// As [`db_failure`] sorts them.
-    pub fn count_deaths(&mut self) -> Result<(), Failure> {
-        let read = |row: &rusqlite::Row<'_>| row.get::<_, bool>(0);
-        let any = self
-            .db
-            .query_row(
-                "SELECT EXISTS (SELECT 1 FROM working WHERE active = 1)",
-                [],
-                read,
-            )
-            .map_err(|e| db_failure("cannot read the marks", &e))?;
-        if !any {
-            return Ok(());
-        }
-        with_write(&mut self.db, "cannot count deaths", |tx| {
-            tx.execute(
-                "UPDATE working SET deaths = deaths + 1, active = 0 WHERE active = 1",
-                [],
+                "INSERT INTO working (path, version, deaths) VALUES (?1, ?2, 1)
+                 ON CONFLICT (path) DO UPDATE SET version = excluded.version,
+                   deaths = CASE WHEN version = excluded.version THEN deaths + 1 ELSE 1 END",
+                params![path, version],
             )?;
             Ok(())
         })
@@ -137,6 +100,24 @@ impl Receipts {
             })
             .optional()
             .map_err(|e| db_failure("cannot read wiki.db", &e))
+    }
+
+    /// Sets a lasting value; writes nothing when it is that already.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn set_meta(&mut self, key: &str, value: &str) -> Result<(), Failure> {
+        if self.known_meta(key)?.as_deref() == Some(value) {
+            return Ok(());
+        }
+        with_write(&mut self.db, "cannot write wiki.db", |tx| {
+            tx.execute(
+                "INSERT INTO meta (key, value) VALUES (?1, ?2)
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                params![key, value],
+            )?;
+            Ok(())
+        })
     }
 
     /// Returns a lasting value by its key, making it with `make` at the first call.

@@ -6,11 +6,13 @@
 //! | `wiki.db` | SQLite: outbox, graph, receipts, what was seen of each file |
 //! | `vectors/` | the Qdrant Edge shard |
 //! | `drain.lock` | the checkout's lock, see [`CheckoutLock`] |
+//! | `working` | the page that is being looked at alone, while it is |
 //!
 //! All of it can be lost: the next drain rebuilds it from the files.
 
 mod db;
 mod lock;
+mod mark;
 mod marks;
 mod receipts;
 
@@ -65,8 +67,22 @@ impl StateDir {
             .hint("move it away: wiki-sync keeps its state in a folder of that name"));
         }
         fs::create_dir_all(&self.path).map_err(down)?;
+        // We never make a link in there; one that came with a clone could lead our writes anywhere.
+        for entry in fs::read_dir(&self.path).map_err(down)? {
+            let entry = entry.map_err(down)?;
+            if entry.file_type().map_err(down)?.is_symlink() {
+                return Err(Failure::new(
+                    FailureKind::Refused,
+                    format!(
+                        "{} is a symbolic link, and not ours",
+                        entry.path().display()
+                    ),
+                )
+                .hint("remove it, or the whole of .wiki-sync: the next drain rebuilds that"));
+            }
+        }
         let ignore = self.path.join(".gitignore");
-        if !ignore.exists() {
+        if fs::symlink_metadata(&ignore).is_err() {
             fs::write(&ignore, "*\n").map_err(down)?;
         }
         Ok(())

@@ -193,9 +193,8 @@ impl Receipts {
         })
     }
 
-    /// Compares a store's identity with the one the receipts speak of. On another id or epoch (dropped,
-    /// restored from an old copy), or a store never seen, voids all of its receipts and returns `false`: the
-    /// caller then adds what the store holds with [`Receipts::adopt`].
+    /// Says whether the receipts speak of this store as it is: the same id, at the epoch noted or at that of a batch
+    /// which was begun and may not have ended. The latter is noted, so that the next batch can be told from it.
     ///
     /// # Errors
     /// As [`db_failure`] sorts them.
@@ -203,46 +202,60 @@ impl Receipts {
         let doing = "cannot compare a store with its receipts";
         let known: Option<(String, i64, i64)> = self
             .db
-            .query_row(
-                "SELECT id, epoch, pending FROM store_epochs WHERE store = ?1",
-                [store.as_str()],
-                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-            )
-            .optional()
+            .prepare_cached("SELECT id, epoch, pending FROM store_epochs WHERE store = ?1")
+            .and_then(|mut known| {
+                known
+                    .query_row([store.as_str()], |row| {
+                        Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+                    })
+                    .optional()
+            })
             .map_err(|e| db_failure(doing, &e))?;
-        if let Some((id, epoch, pending)) = &known
-            && *id == found.id
-            && (found.epoch == *epoch || found.epoch == *pending)
-        {
-            return Ok(true);
+        let Some((id, epoch, pending)) = known else {
+            return Ok(false);
+        };
+        if id != found.id || (found.epoch != epoch && found.epoch != pending) {
+            return Ok(false);
         }
-        with_write(&mut self.db, doing, |tx| {
+        if found.epoch != epoch {
+            with_write(&mut self.db, doing, |tx| {
+                tx.execute(
+                    "UPDATE store_epochs SET epoch = ?2 WHERE store = ?1",
+                    params![store.as_str(), found.epoch],
+                )?;
+                Ok(())
+            })?;
+        }
+        Ok(true)
+    }
+
+    /// Begins anew with a store that was not recognised: voids all of its receipts, notes that it may hold something
+    /// of each page in `held`, so that those gone meanwhile are removed from it, and that the receipts speak of it
+    /// from now on. One step.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn adopt(
+        &mut self,
+        store: StoreName,
+        found: &Identity,
+        held: &[PagePath],
+    ) -> Result<(), Failure> {
+        with_write(&mut self.db, "cannot adopt what a store holds", |tx| {
             tx.execute(
                 "UPDATE receipts SET sha = NULL WHERE store = ?1",
                 [store.as_str()],
             )?;
+            let mut void = tx.prepare_cached(VOID)?;
+            for path in held {
+                void.execute(params![path.as_str(), store.as_str()])?;
+            }
             tx.execute(
                 "INSERT INTO store_epochs (store, id, epoch, pending) VALUES (?1, ?2, ?3, ?3)
-                 ON CONFLICT (store) DO UPDATE SET id = excluded.id, epoch = excluded.epoch, pending = excluded.pending",
+                 ON CONFLICT (store) DO UPDATE
+                 SET id = excluded.id, epoch = excluded.epoch, pending = excluded.pending",
                 params![store.as_str(), found.id, found.epoch],
             )?;
-            Ok(())
-        })?;
-        Ok(false)
-    }
-
-    /// Notes that a store may hold something of these pages, so that those gone meanwhile are removed.
-    ///
-    /// # Errors
-    /// As [`db_failure`] sorts them.
-    pub fn adopt(&mut self, store: StoreName, paths: &[PagePath]) -> Result<(), Failure> {
-        with_write(&mut self.db, "cannot adopt what a store holds", |tx| {
-            let mut add = tx.prepare_cached(
-                "INSERT INTO receipts (path, store) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
-            )?;
-            for path in paths {
-                add.execute(params![path.as_str(), store.as_str()])?;
-            }
             Ok(())
         })
     }
@@ -327,7 +340,7 @@ impl Receipts {
                 raise.execute(params![store.as_str(), epoch])?;
             }
             put_files(tx, files)?;
-            for table in ["files", "labels", "working"] {
+            for table in ["files", "labels", "working", "receipts"] {
                 let mut forget =
                     tx.prepare_cached(&format!("DELETE FROM {table} WHERE path = ?1"))?;
                 for path in gone {
@@ -345,7 +358,8 @@ impl Receipts {
     pub fn count(&self, store: StoreName) -> Result<u64, Failure> {
         self.db
             .query_row(
-                "SELECT COUNT(*) FROM receipts WHERE store = ?1 AND sha IS NOT NULL",
+                "SELECT COUNT(*) FROM receipts
+                 WHERE store = ?1 AND sha IS NOT NULL AND (store <> 'git' OR mark IS NOT NULL)",
                 [store.as_str()],
                 |row| row.get::<_, i64>(0),
             )

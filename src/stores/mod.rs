@@ -40,6 +40,8 @@ pub struct Tally {
     pub cached: Option<u64>,
     /// The last commit made, in hex.
     pub commit: Option<String>,
+    /// How many commits were made.
+    pub commits: u64,
 }
 
 /// What a store answers for itself at little cost: for each page it holds, in the order of the paths'
@@ -61,6 +63,13 @@ pub trait Store {
     /// # Errors
     /// Of the kinds `Down`, `Busy` and `Refused`.
     fn identity(&mut self) -> Result<Identity, Failure>;
+
+    /// Gives the store a new id, durable on return, so that no earlier copy of it can be taken for it; returns its
+    /// identity.
+    ///
+    /// # Errors
+    /// As [`Store::identity`].
+    fn renew(&mut self) -> Result<Identity, Failure>;
 
     /// Makes the changes durable in the store and raises its epoch to `epoch`; returns one outcome per
     /// change. The same page never stands twice in `changes`. One page's failure does not stop the others.
@@ -105,6 +114,14 @@ pub trait Store {
     /// As [`Store::identity`].
     fn exempt(&mut self, _path: &PagePath) -> Result<Option<String>, Failure> {
         Ok(None)
+    }
+
+    /// Says whether the store is there, at little cost; creates nothing. Always, for a store that can only be asked.
+    ///
+    /// # Errors
+    /// As [`Store::identity`].
+    fn is_there(&mut self) -> Result<bool, Failure> {
+        Ok(true)
     }
 
     /// Lets go of what others may be waiting for (Edge: its shard), when somebody is. Called between

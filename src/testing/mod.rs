@@ -1,10 +1,16 @@
 //! Test doubles, fixtures and contract suites, behind the feature `testing`.
 
 #[cfg(feature = "testing")]
+mod faulty;
+#[cfg(feature = "testing")]
 mod kill;
 pub mod outbox_contract;
+#[cfg(test)]
+mod protocol;
 mod redis_server;
 
+#[cfg(feature = "testing")]
+pub use faulty::{Faulty, Plan};
 #[cfg(feature = "testing")]
 pub use kill::arm_kill_from_env;
 pub use redis_server::RedisServer;

@@ -8,7 +8,7 @@ mod walk;
 mod write;
 
 pub use read::Reading;
-pub use walk::{Entry, Skipped};
+pub use walk::{Entry, Skipped, is_below};
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -95,6 +95,12 @@ impl Wiki {
     /// when it is, or lies behind, a symbolic link.
     pub fn open(root: &Path, settings: &WikiSettings) -> Result<Self, Failure> {
         let refused = |reason: String| Failure::new(FailureKind::Refused, reason);
+        if matches!(settings.pages.trim_end_matches('/'), "" | ".") {
+            return Err(
+                refused("setting wiki.pages names the repository's root".into())
+                    .hint("pages live in a folder of their own: move them into one and name it"),
+            );
+        }
         let pages = PagePath::parse(settings.pages.trim_end_matches('/'))
             .map_err(|e| Failure::from_error(FailureKind::Refused, "setting wiki.pages", &e))?;
         let wiki = Self {

@@ -49,7 +49,7 @@ impl Wiki {
             Err(e) => {
                 return Reading::Bad {
                     failure: Failure::from_error(
-                        FailureKind::Transient,
+                        kind_of(&e),
                         &format!("cannot look at page {:?}", path.as_str()),
                         &e,
                     ),
@@ -91,11 +91,7 @@ impl Wiki {
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Reading::Absent,
             Err(e) => {
-                let kind = if e.kind() == io::ErrorKind::PermissionDenied {
-                    FailureKind::Rejected
-                } else {
-                    FailureKind::Transient
-                };
+                let kind = kind_of(&e);
                 return Reading::Bad {
                     failure: Failure::from_error(
                         kind,
@@ -162,11 +158,24 @@ impl Wiki {
             if parts.peek().is_none() {
                 return Ok(meta.is_file().then(|| FileStat::of(&meta)));
             }
-            if !meta.is_dir() {
+            // A link on the way, or another repository, which the walk leaves out too.
+            if !meta.is_dir() || fs::symlink_metadata(at.join(".git")).is_ok() {
                 return Ok(None);
             }
         }
         Ok(None)
+    }
+}
+
+/// A file that we may not read stays so until somebody changes that, which shows in its times.
+fn kind_of(error: &io::Error) -> FailureKind {
+    if matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidFilename
+    ) {
+        FailureKind::Rejected
+    } else {
+        FailureKind::Transient
     }
 }
 

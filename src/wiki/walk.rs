@@ -19,6 +19,20 @@ pub enum Entry {
     },
     /// Something that looks like a page and is none.
     Skipped(Skipped),
+    /// A folder that cannot be read: what is in it is unknown, so nothing of it must be taken as gone.
+    Blind {
+        /// Its path, without a slash at the end.
+        folder: String,
+        /// Why.
+        failure: Failure,
+    },
+}
+
+/// Says whether a path lies below a folder.
+#[must_use]
+pub fn is_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder)
+        .is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// Something that looks like a page and is none, or is not to be read.
@@ -30,40 +44,31 @@ pub struct Skipped {
     pub reason: String,
 }
 
-impl Wiki {
-    /// Visits every page and everything that only looks like one, in the order of the paths' bytes.
-    ///
-    /// Reads one folder at a time, so memory does not grow with the wiki but with its largest folder. A
-    /// missing pages' folder is an empty wiki.
-    ///
-    /// # Errors
-    /// `Down` when a folder cannot be read: what is in it is unknown, so nothing must be taken as gone.
-    pub fn walk(&self, visit: &mut dyn FnMut(Entry) -> Result<(), Failure>) -> Result<(), Failure> {
-        let top = self.root.join(&self.settings.pages);
-        match fs::symlink_metadata(&top) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(e) => Err(unreadable(&top, &e)),
-            Ok(_) => self.walk_folder(&top, &self.settings.pages, visit),
-        }
-    }
+/// What is in a folder: its path (a folder's with a slash at the end), its kind, the entry itself, and why it is not to
+/// be looked at.
+type Inside = (
+    String,
+    fs::FileType,
+    Option<fs::DirEntry>,
+    Option<&'static str>,
+);
 
-    fn walk_folder(
-        &self,
-        folder: &Path,
-        name: &str,
-        visit: &mut dyn FnMut(Entry) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+impl Wiki {
+    /// Lists a folder in the order of the whole paths below it.
+    fn list(&self, entries: fs::ReadDir, name: &str) -> io::Result<Vec<Inside>> {
         let mut inside = Vec::new();
-        for entry in fs::read_dir(folder).map_err(|e| unreadable(folder, &e))? {
-            let entry = entry.map_err(|e| unreadable(folder, &e))?;
-            let kind = entry
-                .file_type()
-                .map_err(|e| unreadable(&entry.path(), &e))?;
+        for entry in entries {
+            let entry = entry?;
+            let kind = match entry.file_type() {
+                Ok(kind) => kind,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                Err(e) => return Err(e),
+            };
             let file_name = entry.file_name();
             let Some(text) = file_name.to_str() else {
                 let shown = format!("{name}/{}", file_name.to_string_lossy());
                 if kind.is_dir() || self.is_page(&shown) {
-                    inside.push((shown.clone(), kind, None, Some("its name is not UTF-8")));
+                    inside.push((shown, kind, None, Some("its name is not UTF-8")));
                 }
                 continue;
             };
@@ -72,6 +77,47 @@ impl Wiki {
             inside.push((path, kind, Some(entry), None));
         }
         inside.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        Ok(inside)
+    }
+
+    /// Visits every page and everything that only looks like one, in the order of the paths' bytes.
+    ///
+    /// Reads one folder at a time, so memory does not grow with the wiki but with its largest folder. A
+    /// missing pages' folder is an empty wiki.
+    ///
+    /// # Errors
+    /// `Down` when the pages' folder itself cannot be read, or `visit` fails. A folder in it that cannot be read is
+    /// told as [`Entry::Blind`].
+    pub fn walk(&self, visit: &mut dyn FnMut(Entry) -> Result<(), Failure>) -> Result<(), Failure> {
+        let top = self.root.join(&self.settings.pages);
+        match fs::symlink_metadata(&top) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(unreadable(&top, &e)),
+            Ok(_) => {
+                let entries = fs::read_dir(&top).map_err(|e| unreadable(&top, &e))?;
+                self.walk_folder(entries, &top, &self.settings.pages, visit)
+            }
+        }
+    }
+
+    fn walk_folder(
+        &self,
+        entries: fs::ReadDir,
+        folder: &Path,
+        name: &str,
+        visit: &mut dyn FnMut(Entry) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let inside = match self.list(entries, name) {
+            Ok(inside) => inside,
+            // Gone between opening and reading: the next walk will tell.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => {
+                return visit(Entry::Blind {
+                    folder: name.into(),
+                    failure: unreadable(folder, &e),
+                });
+            }
+        };
         for (path, kind, entry, trouble) in inside {
             let (Some(entry), None) = (entry, trouble) else {
                 skip(visit, &path, trouble.unwrap_or_default())?;
@@ -91,7 +137,15 @@ impl Wiki {
                     skip(visit, name, "it is a repository of its own")?;
                     continue;
                 }
-                self.walk_folder(&below, name, visit)?;
+                match fs::read_dir(&below) {
+                    Ok(entries) => self.walk_folder(entries, &below, name, visit)?,
+                    // Gone between listing and looking: the next walk will tell.
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                    Err(e) => visit(Entry::Blind {
+                        folder: name.into(),
+                        failure: unreadable(&below, &e),
+                    })?,
+                }
             } else if self.is_page(&path) {
                 let Ok(page) = PagePath::parse(&path) else {
                     skip(visit, &path, "its name holds a control character")?;

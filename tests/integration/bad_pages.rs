@@ -160,3 +160,66 @@ fn odd_names_are_pages_like_any_other() {
         "{backlinks}"
     );
 }
+
+#[test]
+fn links_that_came_with_a_clone_into_the_state_folder_are_refused() {
+    let wiki = Wiki::small();
+    let victim = wiki.root().join("victim");
+    fs::write(&victim, "precious\n").unwrap();
+    for name in ["drain.lock", "git.lock", ".gitignore", "wiki.db", "vectors"] {
+        fs::create_dir_all(wiki.root().join(".wiki-sync")).unwrap();
+        let link = wiki.root().join(".wiki-sync").join(name);
+        symlink(&victim, &link).unwrap();
+        let ran = wiki.ws(&["drain"]).code(4);
+        assert!(
+            ran.err.contains("symbolic link") && ran.err.contains("hint:"),
+            "{name}: {}",
+            ran.err
+        );
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious\n", "{name}");
+        fs::remove_dir_all(wiki.root().join(".wiki-sync")).unwrap();
+    }
+}
+
+#[test]
+fn a_damaged_database_is_refused_with_the_way_out() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    let path = wiki.root().join(".wiki-sync/wiki.db");
+    for damage in ["DROP TABLE receipts", "PRAGMA user_version = 99"] {
+        let copy = fs::read(&path).unwrap();
+        rusqlite::Connection::open(&path)
+            .unwrap()
+            .execute_batch(damage)
+            .unwrap();
+        let ran = wiki.ws(&["drain"]).code(4);
+        assert!(ran.err.contains("hint:"), "{damage}: {}", ran.err);
+        for rest in ["wiki.db-wal", "wiki.db-shm"] {
+            let _ = fs::remove_file(path.with_file_name(rest));
+        }
+        fs::write(&path, copy).unwrap();
+    }
+    wiki.drain();
+}
+
+#[test]
+fn a_page_that_kills_its_worker_again_and_again_is_poison_and_the_rest_goes_on() {
+    let wiki = Wiki::small();
+    // The mark is set around the look at each suspect; the first one dies under it each time.
+    for _ in 0..4 {
+        assert!(
+            wiki.killed_at("drain.claimed", &["drain"])
+                || wiki.killed_at("drain.suspect", &["drain"])
+        );
+    }
+    let mut kills = 0;
+    while wiki.killed_at("drain.suspect", &["drain"]) {
+        kills += 1;
+        assert!(kills < 20, "it ends");
+    }
+    let dead = wiki.json(0, &["dlq", "list"]);
+    assert!(
+        dead.to_string().contains("killed its worker 3 times"),
+        "{dead}"
+    );
+}

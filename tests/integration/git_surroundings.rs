@@ -211,3 +211,34 @@ fn an_ignored_page_is_indexed_and_not_committed() {
             .contains(&"wiki-output/private/p.md".to_owned())
     );
 }
+
+#[test]
+fn a_hold_for_git_ends_when_commits_are_switched_off() {
+    let wiki = Wiki::bare_folder();
+    wiki.write("wiki-output/a.md", "# Alpha\n");
+    wiki.json(4, &["drain"]);
+    wiki.write("wiki-sync.toml", "[git]\ncommit = \"off\"\n");
+    assert_eq!(wiki.drain()["held"], 0);
+    assert_eq!(wiki.json(0, &["verify"])["in_sync"], true);
+}
+
+#[test]
+fn pages_of_a_sparse_checkout_that_are_not_here_stay_in_head() {
+    let wiki = Wiki::with(&[
+        ("wiki-output/in/a.md", "# A\n"),
+        ("wiki-output/out/b.md", "# B\n"),
+    ]);
+    wiki.drain();
+    wiki.git(&["sparse-checkout", "set", "wiki-output/in"]);
+    assert!(!wiki.root().join("wiki-output/out/b.md").exists());
+    let drained = wiki.ws(&["drain", "--json"]);
+    assert_eq!(drained.code, Some(0), "{} {}", drained.out, drained.err);
+    assert_eq!(
+        wiki.head_pages(),
+        ["wiki-output/in/a.md", "wiki-output/out/b.md"]
+    );
+    assert_eq!(wiki.json(0, &["verify"])["in_sync"], true);
+    wiki.git(&["sparse-checkout", "disable"]);
+    wiki.drain();
+    wiki.assert_in_sync();
+}

@@ -127,3 +127,19 @@ fn pages_that_head_dropped_too_are_gone_on_purpose() {
         (&true.into(), &0.into())
     );
 }
+
+#[test]
+fn removals_that_nobody_scanned_for_are_guarded_too() {
+    let wiki = many(60);
+    wiki.drain();
+    let mut args = vec!["enqueue".to_owned()];
+    for n in 0..40 {
+        let path = format!("wiki-output/p{n:03}.md");
+        wiki.remove(&path);
+        args.push(path);
+    }
+    let args: Vec<_> = args.iter().map(String::as_str).collect();
+    wiki.ws(&args).code(0);
+    assert_eq!(wiki.json(75, &["drain", "--no-scan"])["held"], 40);
+    assert_eq!(wiki.head_pages().len(), 60);
+}

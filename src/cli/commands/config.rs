@@ -29,7 +29,10 @@ pub(super) fn run(_args: &ConfigArgs, cx: &mut Context) -> Result<Exit, CommandE
         .iter()
         .map(|key| Setting {
             key: key.full_name(),
-            value: without_password(&key.render(&config)),
+            value: match key.full_name().as_str() {
+                "alert.webhook.url" => host_only(&key.render(&config)),
+                _ => without_password(&key.render(&config)),
+            },
             origin: config.origin(key).to_string(),
             variable: key.variable(),
             meaning: key.doc,
@@ -61,9 +64,37 @@ fn without_password(value: &str) -> String {
     }
 }
 
+/// Returns a URL, as TOML, of which only the host is shown: a webhook's path is its password.
+fn host_only(value: &str) -> String {
+    let shown = without_password(value);
+    match shown.split_once("://") {
+        Some((scheme, rest)) => match rest.split_once(['/', '?', '#']) {
+            Some((host, path)) if path != "\"" => format!("{scheme}://{host}/***\""),
+            Some(_) | None => shown,
+        },
+        None => shown,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_webhook_only_the_host_is_shown() {
+        for (value, shown) in [
+            ("\"\"", "\"\""),
+            ("\"https://host\"", "\"https://host\""),
+            ("\"https://host/\"", "\"https://host/\""),
+            ("\"https://host/T0/s3cret\"", "\"https://host/***\""),
+            (
+                "\"https://me:pw@host?key=s3cret\"",
+                "\"https://***@host/***\"",
+            ),
+        ] {
+            assert_eq!(host_only(value), shown);
+        }
+    }
 
     #[test]
     fn a_password_in_a_url_is_never_shown() {

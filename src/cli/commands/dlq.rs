@@ -169,8 +169,10 @@ fn discard(
     if cx.out.is_json() {
         cx.out.json(&json!({ "dropped": dropped }));
     } else {
-        cx.out
-            .say(format_args!("{} dropped", count(dropped, "letter")));
+        cx.out.say(format_args!(
+            "{} dropped; a page that is still broken comes back at the next drain: mend it, or take it out with wiki.ignore",
+            count(dropped, "letter")
+        ));
     }
     Ok(Exit::Ok)
 }

@@ -1,13 +1,17 @@
 //! `wiki-sync drain`
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag::{register, register_conditional_shutdown};
 
 use crate::cli::Context;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::out::{Out, Style, count};
 use crate::cli::progress::Bar;
-use crate::engine::drain::{DrainOptions, drain};
+use crate::engine::drain::{DrainOptions, Stop, drain};
 use crate::engine::report::DrainReport;
 use crate::model::{StoreName, Timestamp};
 
@@ -44,8 +48,9 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl DrainArgs {
-    fn options(&self) -> DrainOptions {
+    fn options(&self, stop: Stop) -> DrainOptions {
         DrainOptions {
+            stop,
             scan: !self.no_scan,
             wait: !self.no_wait,
             max_jobs: self.max_jobs,
@@ -60,11 +65,13 @@ pub(super) fn run(args: &DrainArgs, cx: &mut Context) -> Result<Exit, CommandErr
     let ws = cx.workspace()?;
     let mut parts = ws.parts()?;
     let mut bar = Bar::new(&cx.out);
-    let report = drain(&mut parts, &args.options(), &mut bar)?;
+    let report = drain(&mut parts, &args.options(stop_on_signals()?), &mut bar)?;
     drop(bar);
     cx.warn(&parts.outbox.notes());
     let counts = parts.outbox.counts(Timestamp::now());
-    let delayed = counts.as_ref().map_or(0, |counts| counts.delayed);
+    let delayed = counts.as_ref().map_or(0, |counts| {
+        counts.delayed + if report.stopped { counts.waiting } else { 0 }
+    });
     if cx.out.is_json() {
         cx.out.json(&report);
     } else {
@@ -75,12 +82,29 @@ pub(super) fn run(args: &DrainArgs, cx: &mut Context) -> Result<Exit, CommandErr
     Ok(Exit::of_drain(&report, delayed))
 }
 
+/// Lets SIGINT and SIGTERM ask for a stop; the second one ends the process at once.
+fn stop_on_signals() -> Result<Stop, CommandError> {
+    let stop = Stop::default();
+    for signal in [SIGINT, SIGTERM] {
+        register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop.0))
+            .and_then(|_| register(signal, Arc::clone(&stop.0)))
+            .map_err(|e| CommandError::caused("cannot listen to signals", &e))?;
+    }
+    Ok(stop)
+}
+
 fn print(out: &mut Out, report: &DrainReport, delayed: u64) {
+    if report.stopped {
+        out.trouble("stopped; nothing is lost, `wiki-sync drain` goes on");
+    }
     for name in StoreName::ALL.map(StoreName::as_str) {
         let Some(store) = report.stores.get(name) else {
             continue;
         };
         let commit = match &report.commit {
+            Some(commit) if name == "git" && report.commits > 1 => {
+                format!("   {} commits, the last is {commit:.10}", report.commits)
+            }
             Some(commit) if name == "git" => format!("   commit {commit:.10}"),
             Some(_) | None => String::new(),
         };
@@ -131,8 +155,15 @@ fn print(out: &mut Out, report: &DrainReport, delayed: u64) {
         let title = out.paint(Style::Bad, title).into_owned();
         out.trouble(format_args!("{title}; `wiki-sync dlq list` shows them"));
     }
+    if report.trimmed > 0 {
+        let title = format!("dropped: {}", count(report.trimmed, "dead letter"));
+        let title = out.paint(Style::Warn, title).into_owned();
+        out.trouble(format_args!(
+            "{title}, the oldest beyond dead.max or dead.max_age"
+        ));
+    }
     out.troubles(&report.trouble);
-    if report.held == 0 && report.dead == 0 && delayed == 0 {
+    if report.held == 0 && report.dead == 0 && delayed == 0 && report.trouble.is_empty() {
         let done = out.paint(Style::Good, "nothing is owed").into_owned();
         out.say(done);
     }

@@ -10,8 +10,9 @@ use crate::cli::exit::Exit;
 use crate::cli::open::Workspace;
 use crate::cli::out::count;
 use crate::cli::paths;
-use crate::model::{Failure, Job, Labels, PagePath, Timestamp};
+use crate::model::{Failure, Job, Labels, PagePath, StoreName, Timestamp};
 use crate::outbox::Enqueued;
+use crate::state::Receipts;
 use crate::wiki::Reading;
 
 /// Announce pages that may have changed or are gone
@@ -54,6 +55,7 @@ struct Done {
 pub(super) fn run(args: &EnqueueArgs, cx: &mut Context) -> Result<Exit, CommandError> {
     let ws = cx.workspace()?;
     let pages = paths::pages(&ws.wiki, &ws.start, &args.paths)?;
+    refuse_unknown(&ws, &pages)?;
     let enqueued = announce(&ws, &pages, &args.labels.labels())?;
     let done = Done {
         enqueued: enqueued.new,
@@ -66,6 +68,33 @@ pub(super) fn run(args: &EnqueueArgs, cx: &mut Context) -> Result<Exit, CommandE
         cx.out.say(told(enqueued));
     }
     Ok(Exit::Ok)
+}
+
+/// Refuses a page that is neither there nor known to have been: a typing error, most likely.
+fn refuse_unknown(ws: &Workspace, pages: &[PagePath]) -> Result<(), CommandError> {
+    let gone: Vec<_> = pages
+        .iter()
+        .filter(|path| ws.wiki.absolute(path).symlink_metadata().is_err())
+        .collect();
+    if gone.is_empty() {
+        return Ok(());
+    }
+    ws.state.create()?;
+    let receipts = Receipts::open(&ws.state.database())?;
+    for path in gone {
+        let mut known = false;
+        for store in StoreName::ALL {
+            known |= receipts.get(store, path)?.is_some();
+        }
+        if !known {
+            return Err(CommandError::new(format!(
+                "there is no page {:?}, and no store was ever given one",
+                path.as_str()
+            ))
+            .hint("nothing was enqueued; look at the path"));
+        }
+    }
+    Ok(())
 }
 
 /// Puts one job for each page into the outbox, all or none.

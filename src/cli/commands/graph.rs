@@ -7,7 +7,7 @@ use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::open;
 use crate::cli::out::{Style, clean, count};
-use crate::model::Failure;
+use crate::model::{Failure, StoreName};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum GraphCommand {
@@ -20,6 +20,8 @@ pub(crate) enum GraphCommand {
     Broken,
     /// List the pages that no other page links to
     Orphans,
+    /// List the pages whose paths differ only by case or Unicode form
+    Conflicts,
 }
 
 /// A row of an answer: a link with the page it stands in, or a page.
@@ -61,7 +63,7 @@ impl From<GraphError> for CommandError {
     fn from(error: GraphError) -> Self {
         match error {
             GraphError::NotOnePage(why) => Self::new(why)
-                .hint("give its path; `wiki-sync drain` brings new pages to the graph"),
+                .hint("give its whole path; a new page is known after `wiki-sync drain`"),
             GraphError::Failed(failure) => failure.into(),
         }
     }
@@ -75,7 +77,11 @@ pub(super) fn run(command: &GraphCommand, cx: &mut Context) -> Result<Exit, Comm
         }
         GraphCommand::Broken => (open::broken(&ws)?, "broken link", true),
         GraphCommand::Orphans => (open::orphans(&ws)?, "orphan", false),
+        GraphCommand::Conflicts => (open::conflicts(&ws)?, "conflict", false),
     };
+    if let Some(lack) = ws.lack(StoreName::Graph)? {
+        cx.out.note(lack);
+    }
     if cx.out.is_json() {
         cx.out.json(&rows);
         return Ok(Exit::Ok);
@@ -125,5 +131,6 @@ fn about(row: &Row, command: &GraphCommand) -> String {
             format!("{} {why}", clean(&link))
         }
         GraphCommand::Orphans => title.into_owned(),
+        GraphCommand::Conflicts => format!("differs only by case or form from {}", clean(target)),
     }
 }

@@ -17,6 +17,9 @@ use crate::model::ContentSha;
 pub(crate) struct PutArgs {
     /// The page: relative to the current folder or to the root
     path: PathBuf,
+    /// Write an empty page when stdin is empty
+    #[arg(long)]
+    allow_empty: bool,
     #[command(flatten)]
     labels: LabelArgs,
 }
@@ -34,6 +37,11 @@ pub(super) fn run(args: &PutArgs, cx: &mut Context) -> Result<Exit, CommandError
     let ws = cx.workspace()?;
     let path = paths::page(&ws.wiki, &ws.start, &args.path)?;
     let bytes = read_page(io::stdin().lock(), ws.config.wiki.max_page)?;
+    // Mostly the sign of a producer that failed: `false | wiki-sync put page.md` must not empty the page.
+    if bytes.is_empty() && !args.allow_empty {
+        return Err(CommandError::new("stdin is empty")
+            .hint("nothing was written; --allow-empty writes an empty page"));
+    }
     let written = ws.wiki.write(&path, &bytes)?;
     fail::fail_point!("put.written");
     let enqueued = enqueue::announce(&ws, std::slice::from_ref(&path), &args.labels.labels())?;

@@ -9,7 +9,7 @@ use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::open::{self, Workspace};
 use crate::cli::out::{Style, clean, count};
-use crate::model::{Failure, PagePath};
+use crate::model::{Failure, PagePath, StoreName};
 use crate::wiki::{Reading, Wiki};
 
 /// Characters of a hit's text that are shown.
@@ -58,7 +58,14 @@ pub(super) struct Hit {
 
 pub(super) fn run(args: &SearchArgs, cx: &mut Context) -> Result<Exit, CommandError> {
     let ws = cx.workspace()?;
-    let hits = hits(&ws, &args.query.join(" "), args.limit)?;
+    let query = args.query.join(" ");
+    if query.trim().is_empty() {
+        return Err(CommandError::new("the query is empty").exit(Exit::Usage));
+    }
+    let hits = hits(&ws, &query, args.limit)?;
+    if let Some(lack) = ws.lack(StoreName::Vectors)? {
+        cx.out.note(lack);
+    }
     if cx.out.is_json() {
         cx.out.json(&hits);
         return Ok(Exit::Ok);

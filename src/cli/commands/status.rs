@@ -54,6 +54,26 @@ fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
         let pages = count(store.pages, "page");
         out.line(format_args!("{name:8} {state} {pages}"));
     }
+    if let Some(alerts) = &report.alerts {
+        let last = match &alerts.last {
+            Some(last) => format!(
+                ", the last one {} ago: {}",
+                age(last.at, now),
+                clean(&last.title)
+            ),
+            None => String::new(),
+        };
+        out.line(format_args!(
+            "alerts   by {}{last}",
+            alerts.channels.join(", ")
+        ));
+        if alerts.undelivered > 0 {
+            let title = format!("not delivered yet: {}", alerts.undelivered);
+            let title = out.paint(Style::Warn, title).into_owned();
+            let error = alerts.error.as_deref().unwrap_or("no answer yet");
+            out.trouble(format_args!("{title}; {}", clean(error)));
+        }
+    }
     if report.unannounced > 0 {
         out.line(format_args!(
             "{} changed and not enqueued yet: `wiki-sync drain` finds them",

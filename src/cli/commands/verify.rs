@@ -80,6 +80,7 @@ fn print(out: &mut Out, report: &VerifyReport, stores: &[&str]) {
             "waiting: {}; `wiki-sync drain` brings them to their stores",
             count(report.waiting, "page")
         ));
+        out.troubles(&report.held);
     }
     if report.dead > 0 {
         out.trouble(format_args!(

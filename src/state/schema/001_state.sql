@@ -37,12 +37,10 @@ CREATE TABLE labels (
     commit_sha TEXT NOT NULL
 ) WITHOUT ROWID, STRICT;
 
--- "Working on P": set only around P's own parse and apply, when P was found in dead hands.
--- `deaths` counts the workers that died under that mark with this content.
+-- Workers that died under a page's mark (`.wiki-sync/working`) with this content.
 CREATE TABLE working (
     path    TEXT PRIMARY KEY NOT NULL,
     version TEXT NOT NULL,
-    active  INTEGER NOT NULL,
     deaths  INTEGER NOT NULL
 ) WITHOUT ROWID, STRICT;
 

@@ -109,6 +109,7 @@ pub(super) struct Committer<'r> {
 }
 
 impl Committer<'_> {
+    #[cfg_attr(not(test), allow(clippy::unnecessary_wraps))] // only a test stops half way
     fn pass(&self, step: Step) -> Result<(), Halt> {
         fail::fail_point!(step.failpoint());
         if (self.watch)(step) {
@@ -153,6 +154,9 @@ impl Committer<'_> {
             // The lock was taken from us: the entries move by a transaction of their own.
             super::recover::recover(self.repo, self.paths, Duration::ZERO, self.watch)?;
         }
+        // Not under the lock: a power cut between leaves an index ahead of HEAD, which the next apply
+        // takes for staged as it is on disk, and commits.
+        self.sync_ref()?;
         self.pass(Step::Done)?;
         Ok(Some(commit))
     }
@@ -288,9 +292,11 @@ impl Committer<'_> {
         }
         self.index.edit(edits);
         let bytes = self.index.to_bytes();
-        remove(&paths.next)?;
+        // Renamed into its name: while a journal stands, a `next` that is gone says that it was placed.
+        let fresh = paths.next.with_extension("new");
+        remove(&fresh)?;
         let write = || {
-            let mut file = File::create_new(&paths.next)?;
+            let mut file = File::create_new(&fresh)?;
             file.write_all(&bytes)?;
             if let Ok(old) = fs::metadata(&paths.index) {
                 // `core.sharedRepository` shows in the mode.
@@ -300,6 +306,7 @@ impl Committer<'_> {
                 file.set_modified(time)?;
             }
             file.sync_all()?;
+            fs::rename(&fresh, &paths.next)?;
             let meta = file.metadata()?;
             Ok(LockMark {
                 dev: meta.dev(),
@@ -332,18 +339,22 @@ impl Committer<'_> {
                 });
             }
         }
-        // As git does by default (`core.fsync` holds "reference"). A ref that only the packed refs hold
-        // has no file.
+        Ok(())
+    }
+
+    /// Brings the ref to the disk, as git does by default (`core.fsync` holds "reference").
+    fn sync_ref(&self) -> Result<(), Failure> {
         let folder = if self.head.is_detached() {
             &self.paths.git_dir
         } else {
             &self.paths.common_dir
         };
-        if let Ok(file) = File::open(folder.join(name)) {
-            file.sync_all()
-                .map_err(|e| io_failure("bring to the disk", &folder.join(name), &e))?;
+        let path = folder.join(&self.head.name);
+        match File::open(&path).and_then(|file| file.sync_all()) {
+            Ok(()) => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()), // packed since
+            Err(e) => Err(io_failure("bring to the disk", &path, &e)),
         }
-        Ok(())
     }
 }
 
@@ -376,6 +387,7 @@ pub(super) fn finish(paths: &Paths, journal: &Journal) -> Result<(), Failure> {
         remove(&paths.lock)?;
     }
     remove(&paths.next)?;
+    remove(&paths.next.with_extension("new"))?;
     remove(&paths.journal)
 }
 

@@ -321,10 +321,9 @@ impl IndexFile {
             {
                 out.extend(next.remove());
             }
-            match edits.get_mut(&entry.path) {
-                None => out.push(entry),
-                // Stays in the map until a greater path comes, so that all stages are swallowed.
-                Some(_) => {}
+            // An edit stays in the map until a greater path comes, so that all stages are swallowed.
+            if !edits.contains_key(&entry.path) {
+                out.push(entry);
             }
         }
         out.extend(edits.into_values().flatten());
@@ -450,7 +449,7 @@ impl<'a> Reader<'a> {
         Ok(u16::from_be_bytes(two))
     }
 
-    fn to_nul(&mut self) -> Result<&'a [u8], IndexError> {
+    fn until_nul(&mut self) -> Result<&'a [u8], IndexError> {
         let rest = self.bytes.get(self.at..).ok_or(SHORT)?;
         let len = rest.iter().position(|&byte| byte == 0).ok_or(SHORT)?;
         self.take(len)
@@ -488,12 +487,12 @@ impl<'a> Reader<'a> {
                 .len()
                 .checked_sub(strip)
                 .ok_or(IndexError::Damaged("a name is cut before its start"))?;
-            let path = [&before[..keep], self.to_nul()?].concat();
+            let path = [&before[..keep], self.until_nul()?].concat();
             self.take(1)?;
             path.into()
         } else {
             let path: Box<[u8]> = match flags & NAME_MASK {
-                NAME_MASK => self.to_nul()?.into(),
+                NAME_MASK => self.until_nul()?.into(),
                 len => self.take(usize::from(len))?.into(),
             };
             let len = self.at - start;

@@ -99,6 +99,8 @@ pub struct GitStore {
     settings: GitSettings,
     cached: Option<Cached>,
     last_commit: Option<String>,
+    /// How many commits this value made.
+    commits: u64,
     watch: Box<dyn Fn(Step) -> bool>,
 }
 
@@ -124,6 +126,7 @@ impl GitStore {
             settings,
             cached: None,
             last_commit: None,
+            commits: 0,
             watch: Box::new(|_| true),
         })
     }
@@ -257,6 +260,7 @@ impl GitStore {
             };
             if let Some(commit) = committer.commit(&mut plan, &tree)? {
                 self.last_commit = Some(commit.to_string());
+                self.commits += 1;
             }
             for page in &plan.moves {
                 plan.outcomes[page.change] = Some(Ok(Applied {
@@ -322,6 +326,11 @@ impl Store for GitStore {
             id: format!("git:{}", repo.commondir().display()),
             epoch: 0,
         })
+    }
+
+    /// Nothing is kept inside it, so it stays what it is.
+    fn renew(&mut self) -> Result<Identity, Failure> {
+        self.identity()
     }
 
     fn apply(&mut self, changes: &[Change], _epoch: i64) -> Result<Vec<Outcome>, Failure> {
@@ -390,15 +399,16 @@ impl Store for GitStore {
         if plan::is_tracked(&now.index, path.as_str()) {
             return Ok(None);
         }
-        let head = Head::read(&now.repo)?;
-        let held = HeadTree::open(&now.repo, head.commit)?.at(path.as_str())?;
-        let ignored = held.is_none() && plan::is_ignored(&now.repo, path.as_str())?;
+        let commit = Head::read(&now.repo)?.commit;
+        let in_head = HeadTree::open(&now.repo, commit)?.at(path.as_str())?;
+        let ignored = in_head.is_none() && plan::is_ignored(&now.repo, path.as_str())?;
         Ok(ignored.then(|| "ignored by git".to_owned()))
     }
 
     fn tally(&self) -> Tally {
         Tally {
             commit: self.last_commit.clone(),
+            commits: self.commits,
             ..Tally::default()
         }
     }

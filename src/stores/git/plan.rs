@@ -80,7 +80,7 @@ pub(super) struct Planner<'r, 'i> {
 /// A change sorted.
 enum Sorted<'c> {
     Done(Applied),
-    Move(Move<'c>),
+    Move(Box<Move<'c>>),
 }
 
 impl Planner<'_, '_> {
@@ -108,7 +108,7 @@ impl Planner<'_, '_> {
                         if page.after.is_none() {
                             removed.insert(page.path.as_str());
                         }
-                        plan.moves.push(page);
+                        plan.moves.push(*page);
                     }
                     Err(failure) => plan.outcomes[at] = Some(Err(failure)),
                 }
@@ -158,6 +158,8 @@ impl Planner<'_, '_> {
             Ok(seen) => seen,
             Err(failure) => return Ok(Err(failure)),
         };
+        // A folder in its place is emptied by the batch, as `obstacle` has seen.
+        let in_head = in_head.filter(|held| !held.is_folder());
         let entry = self.index.at(path).first();
         let before = entry.map(held_of);
         let mode = [before, in_head]
@@ -170,7 +172,7 @@ impl Planner<'_, '_> {
         if staged && before != after {
             return Ok(Err(staged_otherwise(path, before)));
         }
-        Ok(Ok(Sorted::Move(Move {
+        Ok(Ok(Sorted::Move(Box::new(Move {
             change: at,
             path: &page.path,
             in_head,
@@ -178,7 +180,7 @@ impl Planner<'_, '_> {
             after,
             blob: Some(blob),
             seen: Some(seen),
-        })))
+        }))))
     }
 
     fn remove<'c>(
@@ -211,6 +213,13 @@ impl Planner<'_, '_> {
                 )));
             }
         }
+        // Rightly not on disk: it lies outside the sparse checkout.
+        if self.index.at(path).iter().any(Entry::is_skip_worktree) {
+            return Ok(Ok(Sorted::Done(Applied {
+                changed: false,
+                mark: None,
+            })));
+        }
         if let Some(failure) = self.entry_trouble(path) {
             return Ok(Err(failure));
         }
@@ -221,7 +230,7 @@ impl Planner<'_, '_> {
         if staged && before.is_some() {
             return Ok(Err(staged_otherwise(path, before)));
         }
-        Ok(Ok(Sorted::Move(Move {
+        Ok(Ok(Sorted::Move(Box::new(Move {
             change: at,
             path: page,
             in_head,
@@ -229,7 +238,7 @@ impl Planner<'_, '_> {
             after: None,
             blob: None,
             seen: None,
-        })))
+        }))))
     }
 
     /// Returns the bytes of a page as git stores them.

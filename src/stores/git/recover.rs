@@ -73,6 +73,7 @@ pub(super) fn recover(
 
 /// Removes what was left by a process killed before its journal stood, or whose journal was lost.
 fn sweep(paths: &Paths) -> Result<(), Failure> {
+    remove(&paths.next.with_extension("new"))?;
     let Ok(next) = fs::symlink_metadata(&paths.next) else {
         return remove(&paths.journal);
     };

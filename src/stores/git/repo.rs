@@ -216,7 +216,7 @@ impl Head {
                 Err(error) => return Err(failed(error)),
             };
             if let Some(target) = reference.symbolic_target().map_err(failed)? {
-                name = target.to_owned();
+                target.clone_into(&mut name);
                 continue;
             }
             return Ok(Self {
@@ -238,6 +238,39 @@ pub(super) fn operation(repo: &Repository) -> Option<&'static str> {
         .into_iter()
         .find(|(file, _)| git_dir.join(file).exists())
         .map(|(_, name)| name)
+        .or_else(|| is_message_open(repo).then_some("a git commit (its message is still open)"))
+}
+
+/// Says whether somebody has an editor open on a commit message here.
+///
+/// A plain `git commit` holds no lock meanwhile, but fails at its end when HEAD has moved. Git wrote the
+/// message's file and has not moved HEAD since; that it was not simply given up shows by the process.
+fn is_message_open(repo: &Repository) -> bool {
+    let modified =
+        |name: &str| fs::metadata(repo.path().join(name)).and_then(|meta| meta.modified());
+    let Ok(written) = modified("COMMIT_EDITMSG") else {
+        return false;
+    };
+    if modified("logs/HEAD").is_ok_and(|moved| moved >= written) {
+        return false;
+    }
+    let Some(root) = repo.workdir().map(canonical) else {
+        return false;
+    };
+    // Where there is no /proc, nothing is seen, and git itself keeps HEAD from being lost.
+    let Ok(processes) = fs::read_dir("/proc") else {
+        return false;
+    };
+    processes.flatten().any(|process| {
+        let path = process.path();
+        let is_commit = || {
+            let line = fs::read(path.join("cmdline")).unwrap_or_default();
+            let mut words = line.split(|&byte| byte == 0);
+            let program = words.next().unwrap_or_default();
+            program.ends_with(b"git") && words.any(|word| word == b"commit")
+        };
+        fs::read_link(path.join("cwd")).is_ok_and(|cwd| cwd == root) && is_commit()
+    })
 }
 
 /// The failure while git is in the middle of something.

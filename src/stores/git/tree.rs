@@ -135,6 +135,9 @@ fn read_failed(error: git2::Error) -> Failure {
 /// What becomes of a path: a file of this mode and blob, or nothing.
 pub(super) type Edit = Option<Held>;
 
+/// Edits by path, below some folder.
+type Edits<'p> = Vec<(&'p str, Edit)>;
+
 /// Why no tree could be made of the edits.
 #[derive(Debug)]
 pub(super) enum TreeError {
@@ -162,7 +165,7 @@ pub(super) fn write_tree(
     edits: &BTreeMap<&str, Edit>,
     written: &mut Vec<Oid>,
 ) -> Result<Option<Oid>, TreeError> {
-    let edits: Vec<(&str, Edit)> = edits.iter().map(|(&path, &edit)| (path, edit)).collect();
+    let edits: Edits<'_> = edits.iter().map(|(&path, &edit)| (path, edit)).collect();
     build(repo, tree, "", &edits, written)
 }
 
@@ -174,7 +177,7 @@ fn build(
     written: &mut Vec<Oid>,
 ) -> Result<Option<Oid>, TreeError> {
     // By first part: what becomes of the part itself, and of what is below it.
-    let mut parts: BTreeMap<&str, (Option<Edit>, Vec<(&str, Edit)>)> = BTreeMap::new();
+    let mut parts: BTreeMap<&str, (Option<Edit>, Edits<'_>)> = BTreeMap::new();
     for &(path, edit) in edits {
         match path.split_once('/') {
             Some((part, rest)) => parts.entry(part).or_default().1.push((rest, edit)),

@@ -111,6 +111,15 @@ impl Store for GraphStore {
         })
     }
 
+    fn renew(&mut self) -> Result<Identity, Failure> {
+        let id = uuid::Uuid::new_v4().to_string();
+        with_write(&mut self.db, "cannot give the graph a new id", |tx| {
+            set_meta(tx, "id", &id)?;
+            set_meta(tx, "epoch", "0")
+        })?;
+        Ok(Identity { id, epoch: 0 })
+    }
+
     fn apply(&mut self, changes: &[Change], epoch: i64) -> Result<Vec<Outcome>, Failure> {
         // Parsed before the transaction, so that other writers wait for SQLite's work only.
         let steps: Vec<(&str, Option<Derived<'_>>)> = changes

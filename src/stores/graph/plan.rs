@@ -258,6 +258,8 @@ fn site_steps(steps: &mut Steps, source: &Source<'_>, parts: &[&str]) {
     }
     if let Some((language, rest)) = parts.split_first()
         && is_language(language)
+        // The front page of a language may be any language's: `/ja/` must not lead to the English one.
+        && !rest.is_empty()
     {
         // Not anywhere else: a page that is not translated yet must not lead to another language's.
         for root in roots() {

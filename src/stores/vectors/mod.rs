@@ -184,6 +184,11 @@ impl VectorStore {
             self.engine.note(&meta)?;
             return Ok(meta);
         }
+        self.new_meta()
+    }
+
+    /// Makes a meta point with a new id; durable on return.
+    fn new_meta(&mut self) -> Result<Meta, Failure> {
         let meta = Meta {
             wiki: self.settings.wiki_id.clone(),
             id: Uuid::new_v4().to_string(),
@@ -263,6 +268,12 @@ impl Store for VectorStore {
         })
     }
 
+    fn renew(&mut self) -> Result<Identity, Failure> {
+        self.engine.ready(true)?;
+        let Meta { id, epoch, .. } = self.new_meta()?;
+        Ok(Identity { id, epoch })
+    }
+
     fn apply(&mut self, changes: &[Change], epoch: i64) -> Result<Vec<Outcome>, Failure> {
         let mut meta = self.meta_or_new()?;
         let mut done = Vec::with_capacity(changes.len());
@@ -335,6 +346,10 @@ impl Store for VectorStore {
 
     fn expected(&mut self, page: &Page) -> Result<Option<String>, Failure> {
         Ok(Some(Digests::of(&self.points_of(page)).digest()))
+    }
+
+    fn is_there(&mut self) -> Result<bool, Failure> {
+        Ok(self.engine.glance(&self.settings.wiki_id).is_some() || self.engine.ready(false)?)
     }
 
     fn yield_turn(&mut self) {

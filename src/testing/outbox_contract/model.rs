@@ -154,9 +154,7 @@ impl Model {
                 } else if item.is_released_by(named) {
                     item.when = When::Ready;
                 }
-                if named > 0 {
-                    item.named = named;
-                }
+                item.named = named;
                 done.merged += 1;
             } else {
                 row.waiting = Some(Item::fresh(named, retry));

@@ -1,0 +1,332 @@
+//! Stores that are away and pages that fail, by planned faults around the real stores.
+
+use std::path::Path;
+use std::time::Duration;
+
+use wiki_sync::engine::alert::Alerts;
+use wiki_sync::engine::bounds::DeadBounds;
+use wiki_sync::engine::drain::{DrainOptions, drain};
+use wiki_sync::engine::report::{DrainReport, VerifyReport};
+use wiki_sync::engine::verify::verify;
+use wiki_sync::engine::{Parts, Progress, Silent};
+use wiki_sync::model::{FailureKind, RetryPolicy, StoreName, Timestamp};
+use wiki_sync::outbox::SqliteOutbox;
+use wiki_sync::state::{Receipts, StateDir, open_db};
+use wiki_sync::stores::Store;
+use wiki_sync::stores::git::{GitSettings, GitStore};
+use wiki_sync::stores::graph::GraphStore;
+use wiki_sync::stores::vectors::{VectorSettings, VectorStore};
+use wiki_sync::testing::{Faulty, Plan};
+
+use crate::wiki::Wiki;
+
+/// A wiki whose vector store fails as planned; retries and probes wait for milliseconds.
+struct Lab {
+    wiki: Wiki,
+    parts: Parts,
+    plan: Plan,
+}
+
+fn lab(pages: &[(&str, &str)]) -> Lab {
+    let wiki = Wiki::with(pages);
+    // The identity that the fixture keeps in its home is not seen by this process.
+    wiki.git(&["config", "user.name", "Tester"]);
+    wiki.git(&["config", "user.email", "tester@example.invalid"]);
+    let plan = Plan::default();
+    Lab {
+        parts: parts(&wiki.root(), &plan),
+        wiki,
+        plan,
+    }
+}
+
+fn parts(root: &Path, plan: &Plan) -> Parts {
+    let state = StateDir::of(root);
+    state.create().unwrap();
+    let db = || open_db(&state.database()).unwrap();
+    let vectors = VectorStore::open(VectorSettings::embedded("wiki", "repo"), &state).unwrap();
+    let git = GitStore::open(root, &state, GitSettings::default()).unwrap();
+    let stores: Vec<Box<dyn Store>> = vec![
+        Box::new(GraphStore::open(db(), "wiki-output")),
+        Box::new(Faulty::around(Box::new(vectors), plan.clone())),
+        Box::new(git),
+    ];
+    let short = |list: &[u64]| list.iter().copied().map(Duration::from_millis).collect();
+    Parts {
+        wiki: wiki_sync::wiki::Wiki::open(root, &wiki_sync::wiki::WikiSettings::default()).unwrap(),
+        receipts: Receipts::open(&state.database()).unwrap(),
+        outbox: Box::new(SqliteOutbox::open(db())),
+        policy: RetryPolicy {
+            waits: short(&[10, 30, 90]),
+            probes: short(&[10, 30, 90, 270]),
+            ..RetryPolicy::default()
+        },
+        alerts: Alerts::open(
+            &state.database(),
+            "wiki",
+            (Vec::new(), Vec::new()),
+            &RetryPolicy::default(),
+        )
+        .unwrap(),
+        dead: DeadBounds::default(),
+        state,
+        stores,
+    }
+}
+
+impl Lab {
+    fn drain(&mut self) -> DrainReport {
+        drain(&mut self.parts, &DrainOptions::default(), &mut Silent).unwrap()
+    }
+
+    fn verify(&mut self) -> VerifyReport {
+        verify(&mut self.parts, &mut Silent).unwrap()
+    }
+
+    fn attempts(&mut self) -> u32 {
+        let pending = self.parts.outbox.pending(100).unwrap();
+        pending.iter().map(|job| job.attempts).sum()
+    }
+}
+
+const THREE: &[(&str, &str)] = &[
+    ("wiki-output/a.md", "# A\n\n[[b]]\n"),
+    ("wiki-output/b.md", "# B\n"),
+    ("wiki-output/c.md", "# C\n"),
+];
+
+#[test]
+fn a_store_that_is_away_stops_no_other_and_costs_no_attempt() {
+    let mut lab = lab(THREE);
+    lab.plan.away(FailureKind::Down);
+    let report = lab.drain();
+    assert_eq!(
+        (report.held, report.dlq, report.processed),
+        (3, 0, 0),
+        "{report:?}"
+    );
+    assert_eq!(lab.attempts(), 0);
+    assert_eq!(
+        (report.stores["graph"].applied, report.stores["git"].applied),
+        (3, 3)
+    );
+    assert_eq!(lab.wiki.head_pages().len(), 3);
+
+    // Edits go on reaching the others, however often one drains.
+    lab.wiki.write("wiki-output/a.md", "# A two\n");
+    let report = lab.drain();
+    assert_eq!(
+        (report.held, report.stores["git"].applied),
+        (3, 1),
+        "{report:?}"
+    );
+    assert_eq!(lab.attempts(), 0);
+
+    lab.plan.back();
+    let report = lab.drain();
+    assert_eq!(
+        (
+            report.held,
+            report.processed,
+            report.stores["vectors"].applied
+        ),
+        (0, 3, 3),
+        "{report:?}"
+    );
+    assert!(lab.verify().in_sync);
+}
+
+#[test]
+fn a_store_that_comes_back_while_it_is_probed_is_served_in_the_same_drain() {
+    let mut lab = lab(THREE);
+    lab.plan.lose_answers();
+    let plan = lab.plan.clone();
+    let back = std::thread::spawn(move || {
+        while plan.applies() == 0 {
+            std::thread::yield_now();
+        }
+        plan.back();
+    });
+    let report = lab.drain();
+    back.join().unwrap();
+    assert_eq!((report.held, report.processed), (0, 3), "{report:?}");
+    assert!(report.trouble.is_empty(), "{report:?}");
+    assert!(lab.verify().in_sync);
+}
+
+#[test]
+fn a_lost_answer_is_asked_again_and_changes_nothing_twice() {
+    let mut lab = lab(THREE);
+    lab.plan.lose_answers();
+    let report = lab.drain();
+    assert_eq!(report.held, 3, "{report:?}");
+    lab.plan.back();
+    let report = lab.drain();
+    assert_eq!(
+        (report.processed, report.stores["vectors"].applied),
+        (3, 0),
+        "{report:?}"
+    );
+    assert!(lab.verify().in_sync);
+}
+
+#[test]
+fn a_page_that_fails_twice_is_tried_three_times_and_holds_up_nobody() {
+    let mut lab = lab(THREE);
+    lab.plan
+        .fail_page("wiki-output/b.md", FailureKind::Transient, 2);
+    let report = lab.drain();
+    assert_eq!(
+        (report.processed, report.retried, report.dlq),
+        (3, 2, 0),
+        "{report:?}"
+    );
+    assert!(lab.verify().in_sync);
+}
+
+#[test]
+fn the_fourth_failure_makes_a_dead_letter_that_rests_until_the_page_changes() {
+    let mut lab = lab(THREE);
+    lab.plan
+        .fail_page("wiki-output/b.md", FailureKind::Transient, u32::MAX);
+    let report = lab.drain();
+    assert_eq!(
+        (report.processed, report.retried, report.dlq, report.dead),
+        (2, 3, 1, 1),
+        "{report:?}"
+    );
+    let letters = lab.parts.outbox.dead().unwrap();
+    assert_eq!(
+        (letters[0].death.attempts, letters[0].death.store),
+        (4, Some(StoreName::Vectors))
+    );
+    let applies = lab.plan.applies();
+    let report = lab.drain();
+    assert_eq!(
+        (report.dlq, report.retried, report.dead),
+        (0, 0, 1),
+        "{report:?}"
+    );
+    assert_eq!(lab.plan.applies(), applies, "not tried again");
+
+    lab.plan
+        .fail_page("wiki-output/b.md", FailureKind::Transient, 0);
+    lab.wiki.write("wiki-output/b.md", "# B two\n");
+    let report = lab.drain();
+    assert_eq!((report.processed, report.dead), (1, 0), "{report:?}");
+    assert!(lab.verify().in_sync);
+}
+
+#[test]
+fn an_event_does_not_wake_a_resting_dead_letter() {
+    let mut lab = lab(THREE);
+    lab.plan
+        .fail_page("wiki-output/b.md", FailureKind::Rejected, u32::MAX);
+    assert_eq!(lab.drain().dlq, 1);
+    let job = wiki_sync::model::Job::for_page(
+        wiki_sync::model::PagePath::parse("wiki-output/b.md").unwrap(),
+        None,
+    );
+    lab.parts.outbox.enqueue(&[job], Timestamp::now()).unwrap();
+    let applies = lab.plan.applies();
+    let report = lab.drain();
+    assert_eq!(
+        (report.merged, report.dlq, report.dead),
+        (1, 0, 1),
+        "{report:?}"
+    );
+    assert_eq!(lab.plan.applies(), applies);
+}
+
+/// Hears of progress, and moves the wiki away once the first group is done.
+struct Vanish {
+    from: std::path::PathBuf,
+    to: std::path::PathBuf,
+}
+
+impl Progress for Vanish {
+    fn at(&mut self, what: &'static str, done: u64, _total: u64) {
+        if what == "syncing" && done > 0 && self.from.exists() {
+            std::fs::rename(&self.from, &self.to).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_wiki_that_vanishes_in_the_middle_of_a_drain_is_not_taken_for_deleted() {
+    let mut lab = lab(&[]);
+    let page = |n: u32| format!("wiki-output/p{n}.md");
+    for n in 0..1_050 {
+        lab.wiki.write(&page(n), format!("# Page {n}\n"));
+    }
+    lab.drain();
+    for n in 0..1_050 {
+        lab.wiki.write(&page(n), format!("# Page {n} again\n"));
+    }
+    let folder = lab.wiki.root().join("wiki-output");
+    let aside = lab.wiki.root().join("aside");
+    let mut vanish = Vanish {
+        from: folder.clone(),
+        to: aside.clone(),
+    };
+    let report = drain(&mut lab.parts, &DrainOptions::default(), &mut vanish).unwrap();
+    assert_eq!(
+        (report.held, report.stores["git"].removed),
+        (50, 0),
+        "{report:?}"
+    );
+    assert_eq!(lab.wiki.head_pages().len(), 1_050);
+    std::fs::rename(&aside, &folder).unwrap();
+    lab.drain();
+    assert!(lab.verify().in_sync);
+}
+
+#[test]
+fn a_store_replaced_by_an_empty_one_while_it_was_away_is_filled_again() {
+    let mut lab = lab(THREE);
+    lab.drain();
+    lab.plan.away(FailureKind::Down);
+    lab.wiki.write("wiki-output/a.md", "# A two\n");
+    let root = lab.wiki.root();
+    let plan = lab.plan.clone();
+    let replace = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(60));
+        std::fs::remove_dir_all(root.join(".wiki-sync/vectors")).unwrap();
+        plan.back();
+    });
+    // It is found away, comes back empty between two probes, and owes every page, not just the edited one.
+    for store in &mut lab.parts.stores {
+        store.rest();
+    }
+    let report = lab.drain();
+    replace.join().unwrap();
+    assert_eq!(report.held, 0, "{report:?}");
+    assert!(lab.verify().in_sync, "{:?}", lab.verify());
+}
+
+#[test]
+fn a_hold_for_one_store_lets_a_reverted_page_reach_the_others() {
+    let mut lab = lab(THREE);
+    lab.drain();
+    lab.plan.away(FailureKind::Down);
+    lab.wiki.write("wiki-output/a.md", "# A two\n");
+    assert_eq!(lab.drain().held, 1);
+    // HEAD goes back, the file stays: git owes the same text again while the job is held for the vectors.
+    lab.wiki.git(&["reset", "-q", "--soft", "HEAD~1"]);
+    lab.wiki.git(&["reset", "-q"]);
+    let report = lab.drain();
+    assert_eq!(
+        (report.held, report.stores["git"].applied),
+        (1, 1),
+        "{report:?}"
+    );
+    // And a page that is removed and comes back while its job is held.
+    lab.wiki.remove("wiki-output/b.md");
+    lab.drain();
+    lab.wiki.write("wiki-output/b.md", "# B\n");
+    lab.drain();
+    assert_eq!(lab.wiki.head_pages().len(), 3);
+    lab.plan.back();
+    lab.drain();
+    assert!(lab.verify().in_sync);
+}
