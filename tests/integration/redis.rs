@@ -75,6 +75,33 @@ fn lines_of_producers_reach_every_store_and_all_of_them_are_accounted_for() {
 }
 
 #[test]
+fn a_drain_that_stops_early_accounts_for_what_it_left() {
+    let server = RedisServer::start();
+    let wiki = on_redis(&server, Wiki::small());
+    for path in [
+        "wiki-output/a.md",
+        "wiki-output/b.md",
+        "wiki-output/sub/c.md",
+    ] {
+        push(&server, path);
+        push(&server, path);
+    }
+    let drain = wiki.json(0, &["drain", "--no-scan", "--max-jobs", "2"]);
+    assert_eq!(
+        (&drain["processed"], &drain["enqueued"]),
+        (&json!(2), &json!(6))
+    );
+    assert_adds_up(&wiki, &drain);
+    let rest = wiki.json(0, &["drain", "--no-scan"]);
+    assert_eq!(
+        (&rest["processed"], &rest["unchanged"]),
+        (&json!(2), &json!(1))
+    );
+    assert_adds_up(&wiki, &rest);
+    wiki.assert_in_sync();
+}
+
+#[test]
 fn a_line_that_comes_while_a_drain_waits_is_seen_within_a_second() {
     let server = RedisServer::start();
     let wiki = on_redis(&server, Wiki::with(&[("wiki-output/a.md", "# A\n")]));

@@ -111,9 +111,10 @@ struct Lain {
 
 impl RedisOutbox {
     /// Returns the letters, oldest first.
-    pub(super) fn letters(&mut self, now: Timestamp) -> Result<Vec<DeadLetter>, Failure> {
-        let offset = self.offset("cannot list the dead letters", now)?;
-        let lain = self.lain("cannot list the dead letters", offset, now)?;
+    pub(super) fn letters(&mut self) -> Result<Vec<DeadLetter>, Failure> {
+        let doing = "cannot list the dead letters";
+        let offset = self.last_offset(doing)?;
+        let lain = self.lain(doing)?;
         let pages = lain.pages.into_iter().map(|(path, letter)| {
             let raw = letter.line.clone().into_bytes();
             letter.told(PagePath::parse(&path).ok(), raw, offset)
@@ -129,7 +130,7 @@ impl RedisOutbox {
 
     /// Reads the list and what stands beside it, and brings them together: a line that another program laid there
     /// gets its letter, a letter whose line somebody took away goes.
-    fn lain(&mut self, doing: &str, offset: Offset, now: Timestamp) -> Result<Lain, Failure> {
+    fn lain(&mut self, doing: &str) -> Result<Lain, Failure> {
         let mut pages: BTreeMap<String, Letter> = BTreeMap::new();
         let mut junk: HashMap<String, Vec<Letter>> = HashMap::new();
         self.scan(doing, Key::Letters, |path, text| {
@@ -184,7 +185,7 @@ impl RedisOutbox {
         if !gone_pages.is_empty() || !gone_junk.is_empty() {
             self.forget_letters(doing, &gone_pages, &gone_junk)?;
         }
-        self.adopt(doing, foreign, &mut lain, &mut twice, offset.server(now).0)?;
+        self.adopt(doing, foreign, &mut lain, &mut twice)?;
         for some in twice.chunks(PIECE) {
             self.transact(doing, &[], (0, 0), Room::Any, |batch| {
                 for raw in some {
@@ -202,8 +203,8 @@ impl RedisOutbox {
         foreign: Vec<Vec<u8>>,
         lain: &mut Lain,
         twice: &mut Vec<Vec<u8>>,
-        now: i64,
     ) -> Result<(), Failure> {
+        let now = self.judged_at;
         let mut adopted = HashSet::new();
         for raw in foreign {
             if adopted.contains(&raw) {
@@ -299,7 +300,7 @@ impl RedisOutbox {
         let doing = "cannot retry dead letters";
         let offset = self.offset(doing, now)?;
         let now_there = offset.server(now);
-        let lain = self.lain(doing, offset, now)?;
+        let lain = self.lain(doing)?;
         let mut meant: Vec<(i64, String)> = lain
             .pages
             .into_iter()
@@ -340,9 +341,8 @@ impl RedisOutbox {
     /// Drops letters for good.
     pub(super) fn drop_letters(&mut self, which: &Which) -> Result<u64, Failure> {
         let doing = "cannot drop dead letters";
-        let now = Timestamp::now();
-        let offset = self.offset(doing, now)?;
-        let lain = self.lain(doing, offset, now)?;
+        self.last_offset(doing)?;
+        let lain = self.lain(doing)?;
         let pages: Vec<String> = lain
             .pages
             .into_iter()

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::keys::Key;
-use super::settings::{Clock, Offset};
+use super::settings::Offset;
 use super::text::{Lent, Text};
 use super::{PIECE, RedisOutbox};
 use crate::model::{Failure, Job, PagePath, Timestamp};
@@ -14,11 +14,7 @@ impl RedisOutbox {
     /// Lists what is not done, oldest first.
     pub(super) fn list_pending(&mut self, limit: usize) -> Result<Vec<Pending>, Failure> {
         let doing = "cannot list the outbox";
-        let now = Timestamp::now();
-        let offset = match self.clock {
-            Clock::Server => self.offset(doing, now)?,
-            Clock::Caller => Offset(0),
-        };
+        let offset = self.last_offset(doing)?;
         let mut found: HashMap<(i64, bool), Pending> = HashMap::new();
         self.scan(doing, Key::Waiting, |path, text| {
             if let Some(entry) = read_entry::<Entry>(path, &text) {
@@ -47,6 +43,7 @@ impl RedisOutbox {
         found.sort_by_key(|(id, _)| *id);
         let mut list: Vec<Pending> = found.into_iter().map(|(_, pending)| pending).collect();
         list.truncate(limit);
+        let now = offset.told(self.judged_at);
         self.list_lines(doing, &mut list, limit, now)?;
         Ok(list)
     }

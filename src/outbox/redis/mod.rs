@@ -66,6 +66,8 @@ pub struct RedisOutbox {
     sent: u64,
     /// The server's time of the call under way.
     judged_at: i64,
+    /// How far the server's clock was ahead at the last call that brought a time.
+    ahead: Offset,
 }
 
 impl RedisOutbox {
@@ -86,21 +88,33 @@ impl RedisOutbox {
             },
             sent: 0,
             judged_at: 0,
+            ahead: Offset(0),
         })
     }
 
-    /// Begins a call: asks the server's clock, where that judges.
+    /// Begins a call that brings a time: asks the server's clock, where that judges.
     fn offset(&mut self, doing: &str, now: Timestamp) -> Result<Offset, Failure> {
-        let offset = match self.clock {
+        self.ahead = match self.clock {
             Clock::Caller => Offset(0),
-            Clock::Server => {
-                let (seconds, micros): (i64, i64) =
-                    self.link.ask(doing, |c| redis::cmd("TIME").query(c))?;
-                Offset(seconds * 1000 + micros / 1000 - now.0)
-            }
+            Clock::Server => Offset(self.server_time(doing)?.0 - now.0),
         };
-        self.judged_at = offset.server(now).0;
-        Ok(offset)
+        self.judged_at = self.ahead.server(now).0;
+        Ok(self.ahead)
+    }
+
+    /// Begins a call that brings none. Its times are told as the last call's that did; before such a one by the
+    /// server's clock.
+    fn last_offset(&mut self, doing: &str) -> Result<Offset, Failure> {
+        if self.clock == Clock::Server {
+            self.judged_at = self.server_time(doing)?.0;
+        }
+        Ok(self.ahead)
+    }
+
+    fn server_time(&mut self, doing: &str) -> Result<Timestamp, Failure> {
+        let (seconds, micros): (i64, i64) =
+            self.link.ask(doing, |c| redis::cmd("TIME").query(c))?;
+        Ok(Timestamp(seconds * 1000 + micros / 1000))
     }
 
     /// Reads a whole hash, piece by piece. A field that is written meanwhile may come twice or not at all.
@@ -264,11 +278,6 @@ impl Outbox for RedisOutbox {
 
     fn next_due(&mut self) -> Result<Option<Timestamp>, OutboxError> {
         let doing = "cannot read the outbox";
-        // A caller's clock is known only from his `now`; the difference is that of this moment.
-        let offset = match self.clock {
-            Clock::Server => self.offset(doing, Timestamp::now())?,
-            Clock::Caller => Offset(0),
-        };
         let keys = self.link.keys.clone();
         let first: Vec<Vec<(Vec<u8>, f64)>> = self.link.ask(doing, |c| {
             let mut pipe = redis::pipe();
@@ -283,7 +292,7 @@ impl Outbox for RedisOutbox {
         })?;
         let due = first.into_iter().flatten().map(|(_, score)| score);
         let earliest = due.filter(|score| score.is_finite()).reduce(f64::min);
-        Ok(earliest.map(|score| offset.told(ms(score))))
+        Ok(earliest.map(|score| self.ahead.told(ms(score))))
     }
 
     fn notes(&self) -> Vec<String> {
@@ -338,7 +347,7 @@ impl Outbox for RedisOutbox {
     }
 
     fn dead(&mut self) -> Result<Vec<DeadLetter>, OutboxError> {
-        self.letters(Timestamp::now())
+        self.letters()
     }
 
     fn retry_dead(&mut self, which: &Which, now: Timestamp) -> Result<u64, OutboxError> {
