@@ -42,14 +42,14 @@ fn the_fingerprint_changes_with_everything_that_decides_a_pages_blob() {
         repo.write(path, "*.md -text\n");
         let binary = store.fingerprint();
         assert!(binary != text && binary != plain, "{path}: {binary}");
-        if !path.starts_with(".git/") {
+        if path.starts_with(".git/") {
+            repo.delete(path);
+        } else {
             repo.git(&["add", path]);
             assert_eq!(store.fingerprint(), binary, "{path}: tracked");
             repo.delete(path);
             assert_eq!(store.fingerprint(), binary, "{path}: only in the index");
             repo.git(&["rm", "-q", "--cached", path]);
-        } else {
-            repo.delete(path);
         }
         assert_eq!(store.fingerprint(), plain, "{path}: gone");
     }
