@@ -99,6 +99,16 @@ fn apply_watched(
     apply_with(repo, &mut store)
 }
 
+/// As [`apply_watched`], with time for another try however slow the git commands in the watch are.
+fn apply_patiently(
+    repo: &Repo,
+    watch: impl Fn(Step) -> bool + 'static,
+) -> Result<Vec<Outcome>, crate::model::Failure> {
+    let mut store = repo.store_waiting(Duration::from_mins(1));
+    store.watch = Box::new(watch);
+    apply_with(repo, &mut store)
+}
+
 fn apply_with(repo: &Repo, store: &mut GitStore) -> Result<Vec<Outcome>, crate::model::Failure> {
     let changes = PAGES.map(|path| {
         if repo.root.join(path).exists() {
@@ -381,7 +391,7 @@ fn what_the_user_stages_or_checks_out_before_the_lock_counts() {
     // He stages another content of the page while we prepare: it waits, as if he had done so before.
     let repo = prepared();
     let beside = repo.at(repo.root.clone());
-    let outcomes = apply_watched(&repo, move |at| {
+    let outcomes = apply_patiently(&repo, move |at| {
         if at == Step::Journal
             && !beside
                 .git(&["diff", "--cached", "--name-only"])
@@ -403,7 +413,7 @@ fn what_the_user_stages_or_checks_out_before_the_lock_counts() {
     let repo = prepared();
     let beside = repo.at(repo.root.clone());
     let main = repo.head();
-    apply_watched(&repo, move |at| {
+    apply_patiently(&repo, move |at| {
         if at == Step::Journal {
             beside.git(&["symbolic-ref", "HEAD", "refs/heads/elsewhere"]);
             beside.git(&["update-ref", "refs/heads/elsewhere", "main"]);
