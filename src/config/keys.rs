@@ -159,6 +159,17 @@ pub const KEYS: &[Key] = &[
         }),
     },
     Key {
+        section: "retry",
+        name: "outage",
+        doc: "`hold`: a store that is away costs no attempt. `count`: it does, and after the last one the page is a dead letter.",
+        slot: Slot::Word {
+            words: &["hold", "count"],
+            get: |c| usize::from(c.retry.outage_counts),
+            set: |c, place| c.retry.outage_counts = place == 1,
+        },
+        check: None,
+    },
+    Key {
         section: "dead",
         name: "max",
         doc: "The most dead letters there may be; the oldest beyond that are dropped at the end of a drain.",

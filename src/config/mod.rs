@@ -353,6 +353,7 @@ mod tests {
                 "git.allow_detached WIKI_SYNC_GIT_ALLOW_DETACHED",
                 "retry.waits --set",
                 "retry.probes default",
+                "retry.outage default",
                 "dead.max default",
                 "dead.max_age default",
                 "alert.command default",

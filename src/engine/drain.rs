@@ -180,8 +180,9 @@ impl<'a> Run<'a> {
                 }
                 Err(failure) if failure.kind == FailureKind::Down && self.options.wait => {
                     outage.shut(failure.clone(), &parts.policy, Timestamp::now());
-                    let Some(probe) = outage.probe_at() else {
-                        return Err(failure);
+                    let probe = match outage.probe_at() {
+                        Some(probe) if !outage.is_given_up(&parts.policy) => probe,
+                        Some(_) | None => return Err(failure),
                     };
                     progress.waits(&failure.reason);
                     while Timestamp::now() < probe && !self.options.stop.is_wished() {
@@ -213,7 +214,8 @@ impl<'a> Run<'a> {
         let now = Timestamp::now();
         let next_job = parts.outbox.next_due()?;
         let owed = parts.outbox.counts(now)?.held > 0;
-        let probes = parts.stores.iter().map(|store| &self.gates[&store.name()]);
+        let gates = parts.stores.iter().map(|store| &self.gates[&store.name()]);
+        let probes = gates.filter(|gate| !gate.is_given_up(&parts.policy));
         let next_probe = probes.filter_map(Gate::probe_at).min();
         let due = [next_job, next_probe.filter(|_| owed)]
             .into_iter()
@@ -444,6 +446,10 @@ impl<'a> Run<'a> {
             failure: failure.clone(),
         };
         parts.alerts.note(&event, now);
+        if parts.policy.outage_counts && failure.kind == FailureKind::Down {
+            // As the ancestor did: each job tries for itself, and counts.
+            return;
+        }
         self.gates
             .entry(name)
             .or_default()

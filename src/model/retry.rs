@@ -11,6 +11,8 @@ pub struct RetryPolicy {
     pub waits: Vec<Duration>,
     /// Waits between probes of a store that is away; the last one repeats. 1, 3, 9, 27 s.
     pub probes: Vec<Duration>,
+    /// Whether a store that is away costs the job an attempt, as the ancestor had it. Else it costs none.
+    pub outage_counts: bool,
     /// How much longer a wait may become by chance, as a part of it in percent. Added, never taken off,
     /// so that a promised wait is never shortened.
     pub jitter_percent: u32,
@@ -22,6 +24,7 @@ impl Default for RetryPolicy {
         Self {
             waits: seconds(&[1, 3, 9]),
             probes: seconds(&[1, 3, 9, 27]),
+            outage_counts: false,
             jitter_percent: 20,
         }
     }
@@ -45,11 +48,10 @@ impl RetryPolicy {
     #[must_use]
     pub fn verdict(&self, kind: FailureKind, failed: u32, dice: f64) -> Verdict {
         match kind {
-            FailureKind::Down | FailureKind::Busy | FailureKind::Waiting | FailureKind::Refused => {
-                Verdict::Hold
-            }
+            FailureKind::Down if !self.outage_counts => Verdict::Hold,
+            FailureKind::Busy | FailureKind::Waiting | FailureKind::Refused => Verdict::Hold,
             FailureKind::Rejected => Verdict::Dead,
-            FailureKind::Transient => match self.waits.get(failed as usize) {
+            FailureKind::Down | FailureKind::Transient => match self.waits.get(failed as usize) {
                 Some(&wait) => {
                     let most = wait * self.jitter_percent / 100;
                     Verdict::RetryAfter(wait + most.mul_f64(dice.clamp(0.0, 1.0)))
@@ -110,6 +112,18 @@ mod tests {
             assert_eq!(policy.verdict(kind, 99, 0.5), Verdict::Hold, "{kind:?}");
         }
         assert_eq!(policy.verdict(FailureKind::Rejected, 0, 0.5), Verdict::Dead);
+    }
+
+    #[test]
+    fn an_outage_counts_for_whoever_wants_the_ancestors_way() {
+        let policy = RetryPolicy {
+            outage_counts: true,
+            ..RetryPolicy::default()
+        };
+        let after = |failed| policy.verdict(FailureKind::Down, failed, 0.0);
+        assert_eq!(after(0), Verdict::RetryAfter(Duration::from_secs(1)));
+        assert_eq!(after(3), Verdict::Dead);
+        assert_eq!(policy.verdict(FailureKind::Busy, 3, 0.0), Verdict::Hold);
     }
 
     #[test]

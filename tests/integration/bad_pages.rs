@@ -122,6 +122,14 @@ fn dead_letters_are_shown_retried_and_dropped() {
         1,
         "tried again, and dead again"
     );
+    let dropped =
+        |args: &[&str]| wiki.json(0, &[&["dlq", "drop"], args].concat())["dropped"].clone();
+    assert_eq!(dropped(&["--reason", "too large"]), 0);
+    assert_eq!(dropped(&["--path", "wiki-output/other.md"]), 0);
+    assert_eq!(dropped(&["--path", "wiki-output/bad.md"]), 1);
+    wiki.json(3, &["drain"]);
+    assert_eq!(dropped(&["--reason", "not UTF-8"]), 1);
+    wiki.json(3, &["drain"]);
     wiki.ws(&["dlq", "drop", "--all"]).code(0);
     assert_eq!(wiki.json(0, &["dlq", "list"]), serde_json::json!([]));
 }

@@ -330,3 +330,18 @@ fn a_hold_for_one_store_lets_a_reverted_page_reach_the_others() {
     lab.drain();
     assert!(lab.verify().in_sync);
 }
+
+#[test]
+fn an_outage_counts_as_attempts_for_whoever_wants_the_ancestors_way() {
+    let mut lab = lab(THREE);
+    lab.parts.policy.outage_counts = true;
+    lab.drain();
+    lab.plan.away(FailureKind::Down);
+    lab.wiki.write("wiki-output/a.md", "# A two\n");
+    let report = lab.drain();
+    assert_eq!(
+        (report.retried, report.dlq, report.held),
+        (3, 1, 0),
+        "{report:?}"
+    );
+}

@@ -21,7 +21,7 @@ pub(crate) enum DlqCommand {
     },
     /// Put dead letters back as fresh jobs
     Retry(WhichArgs),
-    /// Drop dead letters for good
+    /// Forget dead letters; a page that is still broken dies again at the next drain
     Drop(WhichArgs),
 }
 
@@ -31,6 +31,12 @@ pub(crate) struct WhichArgs {
     /// Ids, as `dlq list` shows them
     #[arg(value_name = "ID")]
     ids: Vec<i64>,
+    /// Those of this page
+    #[arg(long, value_name = "PATH")]
+    path: Option<String>,
+    /// Those whose reason holds this text
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
     /// All of them
     #[arg(long)]
     all: bool,
@@ -177,11 +183,23 @@ fn discard(
     Ok(Exit::Ok)
 }
 
-/// Returns which letters are meant and how many; an id that is none stops the whole.
+/// Returns which letters are meant and how many; an id that is none stops the whole. A path or a reason may fit none.
 fn choose(outbox: &mut dyn Outbox, args: WhichArgs) -> Result<(Which, u64), CommandError> {
     let dead = outbox.dead()?;
     if args.all {
         return Ok((Which::All, dead.len() as u64));
+    }
+    if args.path.is_some() || args.reason.is_some() {
+        let fits = |letter: &&DeadLetter| {
+            let path = letter.path.as_ref().map(crate::model::PagePath::as_str);
+            args.path
+                .as_deref()
+                .is_none_or(|wanted| path == Some(wanted))
+                && (args.reason.as_deref()).is_none_or(|text| letter.death.reason.contains(text))
+        };
+        let ids: Vec<_> = dead.iter().filter(fits).map(|letter| letter.id).collect();
+        let asked = ids.len() as u64;
+        return Ok((Which::Ids(ids), asked));
     }
     let mut ids = args.ids;
     ids.sort_unstable();
