@@ -18,7 +18,7 @@ const GROUP_BYTES: usize = 32 << 20;
 /// Deaths under a page's own mark that make it poison.
 const POISON: u32 = 3;
 /// Workers that died with a job in their hands, although each look at it alone went well, before it is applied alone too.
-const STUBBORN: u32 = 3;
+const STUBBORN: u32 = 20;
 
 /// One claimed job on its way through the group.
 pub(super) struct Errand {
@@ -69,9 +69,9 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
 
     /// Looks at a job that was found in dead hands alone, under a mark that outlives this process: its page is parsed
     /// and what the stores hold of it is derived, but nothing is applied, so that it costs little. After [`STUBBORN`]
-    /// deaths it is brought alone to the stores that derive something of it, under the mark too. The mark is off again
+    /// deaths it is brought alone to the stores that derive something of it, under the mark too. Survived, its deaths are forgotten. The mark is off again
     /// before anything is committed or settled. Returns the job for its group, or `None` when it was poison: three
-    /// workers died under its mark with this content.
+    /// workers in a row died under its mark with this content.
     pub(super) fn suspect(mut self, claim: Claimed) -> Result<Option<Claimed>, Failure> {
         let path = claim.job.path.clone();
         let Ok(Some(stat)) = self.parts.wiki.stat(&path) else {
@@ -117,6 +117,8 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
             self.apply(&mut alone, |store| !store.is_witnessed())?;
         }
         self.parts.state.clear_mark()?;
+        // It was survived, so those deaths were chance.
+        self.parts.receipts.forget_deaths(&path)?;
         let [errand] = alone;
         Ok(Some(errand.claim))
     }

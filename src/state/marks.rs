@@ -73,6 +73,26 @@ impl Receipts {
         })
     }
 
+    /// Forgets the deaths under a page's mark.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn forget_deaths(&mut self, path: &PagePath) -> Result<(), Failure> {
+        // Mostly there are none, and then nothing is written.
+        let any = self
+            .db
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM working WHERE path = ?1)")
+            .and_then(|mut any| any.query_row([path.as_str()], |row| row.get::<_, bool>(0)))
+            .map_err(|e| db_failure("cannot read deaths", &e))?;
+        if !any {
+            return Ok(());
+        }
+        with_write(&mut self.db, "cannot forget deaths", |tx| {
+            tx.execute("DELETE FROM working WHERE path = ?1", [path.as_str()])?;
+            Ok(())
+        })
+    }
+
     /// Returns how many workers died under this page's mark with this content.
     ///
     /// # Errors

@@ -14,5 +14,6 @@ mod moves;
 mod redis;
 mod scope;
 mod signals;
+mod storm;
 mod together;
 mod wiki;

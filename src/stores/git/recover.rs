@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use git2::{Oid, Repository};
@@ -39,11 +40,13 @@ pub(super) fn recover(
         return Ok(sweep(paths)?);
     };
     let look = |e: std::io::Error| io_failure("look at", &paths.lock, &e);
-    if let Ok(text) = fs::read_to_string(journal.ref_lock(paths))
-        && text.trim() == journal.commit
-    {
+    let ref_lock = journal.ref_lock(paths);
+    if let Ok(text) = fs::read_to_string(&ref_lock) {
         // Nobody else would write that commit into that ref's lock.
-        remove(&journal.ref_lock(paths))?;
+        let ours = text.trim() == journal.commit;
+        if ours || (text.is_empty() && is_left_empty(&ref_lock, &paths.journal)) {
+            remove(&ref_lock)?;
+        }
     }
     let ours = journal.lock.is(&paths.lock).map_err(look)?;
     let head = Head::read(repo)?;
@@ -181,6 +184,25 @@ pub(super) fn undo(repo: &Repository, paths: &Paths, watch: Watch<'_>) -> Option
         #[cfg(test)]
         Err(Halt::Crash) => Some(Halt::Crash),
     }
+}
+
+/// How long a ref's lock must have stayed empty to be nobody's: who lives writes into it within microseconds.
+const LEFT_EMPTY: Duration = Duration::from_secs(1);
+
+/// Says whether an empty lock of a ref was left by our own death between making it and writing into it: it is younger
+/// than the journal, and nobody has touched it for [`LEFT_EMPTY`], which is waited for.
+fn is_left_empty(lock: &Path, journal: &Path) -> bool {
+    let look = |path: &Path| fs::symlink_metadata(path).ok();
+    let (Some(first), Some(journal)) = (look(lock), look(journal)) else {
+        return false;
+    };
+    let made = |meta: &fs::Metadata| (meta.mtime(), meta.mtime_nsec());
+    if made(&first) < made(&journal) {
+        return false;
+    }
+    let age = first.modified().ok().and_then(|time| time.elapsed().ok());
+    std::thread::sleep(LEFT_EMPTY.saturating_sub(age.unwrap_or_default()));
+    look(lock).is_some_and(|now| now.len() == 0 && now.ino() == first.ino())
 }
 
 /// Says whether `index.lock` is there and not ours.
