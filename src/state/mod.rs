@@ -21,7 +21,6 @@ use std::path::{Path, PathBuf};
 
 pub use db::{db_failure, open_db, with_write};
 pub use lock::CheckoutLock;
-#[cfg(feature = "edge")]
 pub(crate) use lock::lock_file;
 pub use receipts::{Entry, FileSeen, Known, Receipt, Receipts};
 
