@@ -9,6 +9,7 @@ mod faults;
 mod git_surroundings;
 mod journey;
 mod kills;
+mod layers;
 mod lost_state;
 mod moves;
 mod redis;
