@@ -14,6 +14,7 @@ mod batch;
 pub mod bounds;
 pub mod drain;
 mod gate;
+mod opening;
 pub mod report;
 pub mod scan;
 mod verdict;

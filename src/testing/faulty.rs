@@ -16,6 +16,7 @@ struct Faults {
     lies: bool,
     pages: HashMap<String, (FailureKind, u32)>,
     applies: u32,
+    asked: u32,
 }
 
 impl Plan {
@@ -46,6 +47,12 @@ impl Plan {
         self.with(|faults| faults.pages.insert(path.into(), (kind, times)));
     }
 
+    /// Returns how often the store was asked anything that it may fail to answer.
+    #[must_use]
+    pub fn asked(&self) -> u32 {
+        self.with(|faults| faults.asked)
+    }
+
     /// Returns how often changes were asked for.
     #[must_use]
     pub fn applies(&self) -> u32 {
@@ -68,6 +75,7 @@ impl Faulty {
     }
 
     fn answers(&self) -> Result<(), Failure> {
+        self.plan.with(|faults| faults.asked += 1);
         self.plan
             .with(|faults| faults.away.clone())
             .map_or(Ok(()), Err)

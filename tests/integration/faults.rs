@@ -290,7 +290,9 @@ fn a_store_replaced_by_an_empty_one_while_it_was_away_is_filled_again() {
     let root = lab.wiki.root();
     let plan = lab.plan.clone();
     let replace = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(60));
+        while plan.asked() < 3 {
+            std::thread::yield_now();
+        }
         std::fs::remove_dir_all(root.join(".wiki-sync/vectors")).unwrap();
         plan.back();
     });

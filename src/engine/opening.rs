@@ -1,0 +1,265 @@
+//! What a drain does beside its batches: opening the stores, finding what nobody announced, probing what was away.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use super::alert::{Event, Subject};
+use super::drain::{DrainOptions, LEAST_WAIT, Run};
+use super::report::{gather, trouble};
+use super::scan::Scan;
+use super::{Parts, Progress};
+use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
+use crate::outbox::Enqueued;
+use crate::state::CheckoutLock;
+
+/// Jobs handed to the outbox at a time while scanning.
+const ENQUEUE: usize = 2_000;
+
+impl Run<'_> {
+    /// Opens the stores, takes back what the dead had in hand, lets held jobs try again, and scans.
+    pub(super) fn begin(
+        &mut self,
+        parts: &mut Parts,
+        progress: &mut dyn Progress,
+    ) -> Result<(), Failure> {
+        let _lock = lock(parts, self.options, progress)?;
+        let now = Timestamp::now();
+        self.recover(parts, now)?;
+        for at in 0..parts.stores.len() {
+            let name = parts.stores[at].name();
+            match recognise(parts, at) {
+                Ok(_) => {
+                    parts.outbox.release(Some(name), now)?;
+                }
+                Err(failure) => self.shut(parts, name, failure, now),
+            }
+        }
+        // What is held for a store that the settings have taken out waits for nobody.
+        for name in StoreName::ALL {
+            if !self.gates.contains_key(&name) {
+                parts.outbox.release(Some(name), now)?;
+            }
+        }
+        self.read_letters(parts)?;
+        let counts = parts.outbox.counts(now)?;
+        // Lines that nobody has read are counted when they are, or at the end.
+        self.report.enqueued = counts.waiting - counts.unread + counts.delayed + counts.held;
+        if self.options.scan {
+            self.scan(parts, now, progress)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn scan(
+        &mut self,
+        parts: &mut Parts,
+        now: Timestamp,
+        progress: &mut dyn Progress,
+    ) -> Result<(), Failure> {
+        let letters: Vec<_> = self.letters.values().cloned().collect();
+        let mut jobs: Vec<Job> = Vec::new();
+        let mut enqueued = Enqueued::default();
+        let gates = self.gates.iter();
+        let open: Vec<StoreName> = gates
+            .filter(|(_, gate)| gate.closed().is_none())
+            .map(|(&name, _)| name)
+            .collect();
+        let mut held = HashSet::new();
+        if parts.outbox.counts(now)?.held > 0 {
+            let pending = parts.outbox.pending(usize::MAX)?.into_iter();
+            held.extend(
+                pending
+                    .filter(|job| job.held_for.is_some())
+                    .map(|job| job.path),
+            );
+        }
+        let Parts {
+            wiki,
+            receipts,
+            stores,
+            outbox,
+            ..
+        } = parts;
+        let mut scan = Scan {
+            wiki,
+            receipts,
+            stores,
+            dead: &letters,
+            removed: 0,
+        };
+        let mut enqueue = |jobs: &mut Vec<Job>| -> Result<(), Failure> {
+            let some = outbox.enqueue(jobs, now)?;
+            enqueued.new += some.new;
+            enqueued.merged += some.merged;
+            jobs.clear();
+            Ok(())
+        };
+        let mut findings = scan.run(
+            &mut |mut job, owed| {
+                // A hold is for one store; another that can be reached and owes the page must get it meanwhile. An event
+                // that names no content ends the hold.
+                if held.contains(&job.path) && owed.iter().any(|store| open.contains(store)) {
+                    job.sha = None;
+                }
+                jobs.push(job);
+                if jobs.len() < ENQUEUE {
+                    return Ok(());
+                }
+                enqueue(&mut jobs)
+            },
+            &mut |pages| progress.at("scanning", pages, 0),
+        )?;
+        enqueue(&mut jobs)?;
+        self.report.scanned = findings.pages;
+        self.report.enqueued += enqueued.new + enqueued.merged;
+        self.report.merged += enqueued.merged;
+        self.report.skipped.clone_from(&findings.skipped);
+        parts
+            .receipts
+            .note_files(&std::mem::take(&mut findings.seen_again))?;
+        for (name, failure) in std::mem::take(&mut findings.unasked) {
+            if self.gates[&name].closed().is_none() {
+                self.shut(parts, name, failure, now);
+            }
+        }
+        self.findings = Some(findings);
+        Ok(())
+    }
+
+    /// Reads which dead letters rest now: a person or a neighbour may have taken some back.
+    pub(super) fn read_letters(&mut self, parts: &mut Parts) -> Result<(), Failure> {
+        let letters = parts.outbox.dead()?.into_iter();
+        self.letters = letters
+            .filter_map(|letter| Some((letter.path.clone()?, letter)))
+            .collect();
+        Ok(())
+    }
+
+    /// Takes back what the dead had in hand. Only under the checkout's lock.
+    pub(super) fn recover(&mut self, parts: &mut Parts, now: Timestamp) -> Result<(), Failure> {
+        if let Some((path, version)) = parts.state.take_mark()? {
+            parts.receipts.count_death(&path, &version)?;
+        }
+        self.report.merged += parts.outbox.recover(true, now)?.merged;
+        Ok(())
+    }
+
+    /// Tries the stores whose probe is due, and lets their jobs go on when they answer; says whether any did.
+    pub(super) fn probe(
+        &mut self,
+        parts: &mut Parts,
+        progress: &mut dyn Progress,
+    ) -> Result<bool, Failure> {
+        let now = Timestamp::now();
+        let mut any = false;
+        for at in 0..parts.stores.len() {
+            let name = parts.stores[at].name();
+            if self.gates[&name].probe_at().is_none_or(|due| due > now) {
+                continue;
+            }
+            let _lock = lock(parts, self.options, progress)?;
+            match recognise(parts, at) {
+                Ok(same) => {
+                    self.gates.entry(name).or_default().open();
+                    self.report
+                        .trouble
+                        .retain(|trouble| trouble.store != Some(name.as_str()));
+                    any |= parts.outbox.release(Some(name), now)? > 0;
+                    // Another store than before owes more than what is held for it; and of a judge that could not be
+                    // asked the scan knew nothing.
+                    if self.options.scan && (!same || parts.stores[at].is_witnessed()) {
+                        self.scan(parts, now, progress)?;
+                        any = true;
+                    }
+                }
+                Err(failure) => self.shut(parts, name, failure, now),
+            }
+        }
+        Ok(any)
+    }
+
+    /// Shuts a store's gate and says so in the report.
+    pub(super) fn shut(
+        &mut self,
+        parts: &mut Parts,
+        name: StoreName,
+        failure: Failure,
+        now: Timestamp,
+    ) {
+        self.note(Some(name), None, &failure);
+        let event = Event::Away {
+            subject: Subject::Store(name),
+            failure: failure.clone(),
+        };
+        parts.alerts.note(&event, now);
+        if parts.policy.outage_counts && failure.kind == FailureKind::Down {
+            // As the ancestor did: each job tries for itself, and counts.
+            return;
+        }
+        self.gates
+            .entry(name)
+            .or_default()
+            .shut(failure, &parts.policy, now);
+    }
+
+    /// Puts a trouble in the report; the same trouble of several pages is one entry that counts them.
+    pub(super) fn note(
+        &mut self,
+        store: Option<StoreName>,
+        path: Option<&PagePath>,
+        failure: &Failure,
+    ) {
+        let new = trouble(store, path.map(ToString::to_string), failure);
+        gather(&mut self.report.trouble, new);
+    }
+}
+
+/// Takes the checkout's lock; while a neighbour has it, our stores let go of what he may need.
+pub(super) fn lock(
+    parts: &mut Parts,
+    options: &DrainOptions,
+    progress: &mut dyn Progress,
+) -> Result<CheckoutLock, Failure> {
+    let end = Instant::now() + options.lock_wait;
+    let mut told = false;
+    loop {
+        let busy = match CheckoutLock::acquire(&parts.state, Duration::ZERO) {
+            Err(failure) if failure.kind == FailureKind::Busy => failure,
+            other => return other,
+        };
+        if Instant::now() >= end || options.stop.is_wished() {
+            return Err(busy);
+        }
+        if !told {
+            told = true;
+            for store in &mut parts.stores {
+                store.rest();
+            }
+            progress.waits(&busy.reason);
+        }
+        std::thread::sleep(LEAST_WAIT);
+    }
+}
+
+/// Opens a store and makes sure that its receipts speak of it. Those of a store that is not recognised (new, restored
+/// from an old copy) are voided, it gets a new id, and what it holds is noted, so that pages gone meanwhile are removed
+/// from it. Says whether it was recognised.
+fn recognise(parts: &mut Parts, at: usize) -> Result<bool, Failure> {
+    let store = &mut parts.stores[at];
+    if store.is_witnessed() {
+        return store.witness().map(|_| true);
+    }
+    let identity = store.identity()?;
+    if parts.receipts.recognise(store.name(), &identity)? {
+        return Ok(true);
+    }
+    let held = store.inventory()?;
+    let held: Vec<_> = held
+        .iter()
+        .filter_map(|holding| PagePath::parse(&holding.path).ok())
+        .collect();
+    // The store first: killed in between, it is not recognised the next time either.
+    let identity = store.renew()?;
+    parts.receipts.adopt(store.name(), &identity, &held)?;
+    Ok(false)
+}
