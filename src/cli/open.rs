@@ -97,6 +97,11 @@ impl Workspace {
                 "no page is indexed yet: `wiki-sync drain` does it".into(),
             ));
         }
+        if store == StoreName::Vectors && !wired::vectors(self)?.is_there()? {
+            return Ok(Some(
+                "what the vectors held is lost: `wiki-sync drain` builds it anew".into(),
+            ));
+        }
         // An answer is no worse for a queue that is away.
         let Ok(counts) = self
             .outbox()

@@ -8,24 +8,44 @@ use crate::wiki::Wiki;
 
 /// Returns the page that `typed` means: relative to `start` (the current folder), to the root, or to the pages' folder;
 /// the first of them that exists, else the first that could. A path that begins with the pages' folder, as the tool
-/// itself prints them, is meant from the root.
+/// itself prints them, is meant from the root; one that begins with `./` or `../` from the current folder only.
 ///
 /// # Errors
-/// When neither is a page's path.
+/// When none is a page's path.
 pub(crate) fn page(wiki: &Wiki, start: &Path, typed: &Path) -> Result<PagePath, CommandError> {
+    let candidates = candidates(wiki, start, typed);
+    let there = |path: &&PagePath| wiki.absolute(path).symlink_metadata().is_ok();
+    match candidates.iter().find(there).or(candidates.first()) {
+        Some(found) => Ok(found.clone()),
+        None => Err(no_page(wiki, start, typed)),
+    }
+}
+
+/// Returns the page that `typed` means as a place to write to: as [`page`], but whatever exists, so that what is written
+/// never lands on a page of another folder.
+///
+/// # Errors
+/// As [`page`].
+pub(crate) fn place(wiki: &Wiki, start: &Path, typed: &Path) -> Result<PagePath, CommandError> {
+    let mut candidates = candidates(wiki, start, typed).into_iter();
+    candidates.next().ok_or_else(|| no_page(wiki, start, typed))
+}
+
+fn candidates(wiki: &Wiki, start: &Path, typed: &Path) -> Vec<PagePath> {
     let pages = wiki.root().join(wiki.pages_dir());
-    let mut bases = [start, wiki.root(), &pages];
+    let mut bases = vec![start, wiki.root(), &pages];
     if typed.starts_with(wiki.pages_dir()) {
         bases.swap(0, 1);
+    } else if typed.starts_with(".") || typed.starts_with("..") {
+        bases.truncate(1);
     }
-    let candidates: Vec<PagePath> = bases
+    bases
         .into_iter()
         .filter_map(|base| below_root(wiki, &base.join(typed)))
-        .collect();
-    let there = |path: &&PagePath| wiki.absolute(path).symlink_metadata().is_ok();
-    if let Some(found) = candidates.iter().find(there).or(candidates.first()) {
-        return Ok(found.clone());
-    }
+        .collect()
+}
+
+fn no_page(wiki: &Wiki, start: &Path, typed: &Path) -> CommandError {
     let why = if typed.to_str().is_none() {
         " (it is not UTF-8)"
     } else if start.join(typed).is_dir() || wiki.root().join(typed).is_dir() {
@@ -33,14 +53,10 @@ pub(crate) fn page(wiki: &Wiki, start: &Path, typed: &Path) -> Result<PagePath, 
     } else {
         ""
     };
-    Err(
-        CommandError::new(format!("{:?} is not a page's path{why}", typed.display())).hint(
-            format!(
-                "pages lie below {}/ and match wiki.include; `wiki-sync config` shows it",
-                wiki.pages_dir()
-            ),
-        ),
-    )
+    CommandError::new(format!("{:?} is not a page's path{why}", typed.display())).hint(format!(
+        "pages lie below {}/ and match wiki.include; `wiki-sync config` shows it",
+        wiki.pages_dir()
+    ))
 }
 
 /// Returns the pages that all of `typed` mean.
@@ -122,6 +138,18 @@ mod tests {
             Some("wiki-output/new.md".into()),
             "as the tool prints it"
         );
+        let place_of = |start: &str, typed: &str| {
+            place(&wiki, &root.join(start), Path::new(typed))
+                .map(|path| path.to_string())
+                .ok()
+        };
+        // A write goes where it is told, whatever exists elsewhere.
+        let sub = Some("wiki-output/sub/a.md".to_owned());
+        assert_eq!(place_of("wiki-output/sub", "a.md"), sub);
+        assert_eq!(place_of("wiki-output/sub", "./a.md"), sub);
+        assert_eq!(place_of("wiki-output/sub", "../a.md"), a);
+        assert_eq!(place_of("", "a.md"), a);
+        assert_eq!(place_of("", "./a.md"), None);
         for outside in [
             "../a.md",
             "/etc/passwd",

@@ -252,7 +252,7 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
                     format!("{gone} of {of} pages are gone from disk while HEAD still holds them"),
                 )
                 .hint(format!(
-                    "bring them back: `git restore --staged --worktree -- {}`; if it is meant, commit the removal or run `wiki-sync drain --allow-mass-delete`",
+                    "bring back what is gone: `git diff -z --name-only --diff-filter=D HEAD -- {} | xargs -0 git restore --source=HEAD --staged --worktree --`; if it is meant, commit the removal or run `wiki-sync drain --allow-mass-delete`",
                     self.parts.wiki.pages_dir()
                 ));
                 errand.work = Work::Over(End {

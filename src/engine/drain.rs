@@ -292,6 +292,7 @@ impl<'a> Run<'a> {
         let counts = parts.outbox.counts(Timestamp::now())?;
         self.report.enqueued += counts.unread;
         self.report.held = counts.held;
+        self.report.waiting = counts.waiting;
         self.report.dead = counts.dead;
         for store in &parts.stores {
             let tally = store.tally();

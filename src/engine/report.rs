@@ -43,6 +43,10 @@ pub struct DrainReport {
     pub dead: u64,
     /// It was told to stop before everything was done.
     pub stopped: bool,
+    /// Jobs that could be claimed at the end, and were not.
+    pub waiting: u64,
+    /// Pages that graph and vectors forgot, as the settings no longer count them.
+    pub forgotten: u64,
     /// Dead letters that this drain dropped to keep their bounds.
     pub trimmed: u64,
 }

@@ -97,6 +97,7 @@ impl Visit<'_, '_, '_> {
             return self.count(claim, round);
         }
         self.run.report.processed += 1;
+        self.run.report.forgotten += u64::from(matches!(errand.work, Work::Forget));
         let changed = errand
             .outcomes
             .iter()

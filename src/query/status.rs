@@ -31,7 +31,7 @@ pub struct StatusReport {
     pub unannounced: u64,
     /// Jobs that are held or put back, with the reason.
     pub held: Vec<HeldJob>,
-    /// Jobs in workers' hands, living or dead, at most 100.
+    /// Jobs in workers' hands, living or dead.
     pub in_flight: Vec<LentJob>,
     /// Things that look like pages and are none.
     pub skipped: Vec<Skipped>,
@@ -125,9 +125,6 @@ fn lent_job(job: &Pending) -> Option<LentJob> {
     })
 }
 
-/// How many jobs in flight are listed one by one.
-const MOST_LENT: usize = 100;
-
 /// Looks where everything stands; changes nothing.
 ///
 /// # Errors
@@ -203,7 +200,7 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
             .insert(name.as_str(), StoreStatus { state, pages });
     }
     let lent = pending.iter().filter_map(lent_job);
-    report.in_flight = lent.take(MOST_LENT).collect();
+    report.in_flight = lent.collect();
     let put_back = pending
         .into_iter()
         .filter(|job| !matches!(job.standing, Standing::InFlight { .. }))

@@ -124,8 +124,16 @@ fn dead_letters_are_shown_retried_and_dropped() {
     );
     let dropped =
         |args: &[&str]| wiki.json(0, &[&["dlq", "drop"], args].concat())["dropped"].clone();
-    assert_eq!(dropped(&["--reason", "too large"]), 0);
-    assert_eq!(dropped(&["--path", "wiki-output/other.md"]), 0);
+    for fits_none in [
+        ["--reason", "too large"],
+        ["--path", "wiki-output/other.md"],
+    ] {
+        let ran = wiki
+            .ws(&[&["dlq", "drop"], &fits_none[..]].concat())
+            .code(1);
+        assert!(ran.err.contains("no dead letter fits"), "{}", ran.err);
+    }
+    wiki.ws(&["dlq", "drop", "--reason", ""]).code(2);
     assert_eq!(dropped(&["--path", "wiki-output/bad.md"]), 1);
     wiki.json(3, &["drain"]);
     assert_eq!(dropped(&["--reason", "not UTF-8"]), 1);

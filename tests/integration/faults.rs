@@ -287,19 +287,20 @@ fn a_store_replaced_by_an_empty_one_while_it_was_away_is_filled_again() {
     lab.drain();
     lab.plan.away(FailureKind::Down);
     lab.wiki.write("wiki-output/a.md", "# A two\n");
+    for store in &mut lab.parts.stores {
+        store.rest();
+    }
     let root = lab.wiki.root();
     let plan = lab.plan.clone();
+    let before = plan.asked();
+    // It is found away, comes back empty between two probes, and owes every page, not just the edited one.
     let replace = std::thread::spawn(move || {
-        while plan.asked() < 3 {
+        while plan.asked() < before + 3 {
             std::thread::yield_now();
         }
         std::fs::remove_dir_all(root.join(".wiki-sync/vectors")).unwrap();
         plan.back();
     });
-    // It is found away, comes back empty between two probes, and owes every page, not just the edited one.
-    for store in &mut lab.parts.stores {
-        store.rest();
-    }
     let report = lab.drain();
     replace.join().unwrap();
     assert_eq!(report.held, 0, "{report:?}");

@@ -160,7 +160,46 @@ fn an_edit_is_one_commit_of_one_page_and_leaves_staged_work_alone() {
 
 #[test]
 fn the_demo_runs_the_whole_journey() {
-    let wiki = Wiki::bare_folder();
+    let mut wiki = Wiki::bare_folder();
+    let temp = wiki.root();
+    wiki.env.insert("TMPDIR".into(), temp.display().to_string());
     let ran = wiki.ws(&["demo"]).code(0);
     assert!(ran.out.contains("in sync"), "{}", ran.out);
+    assert_eq!(fs::read_dir(&temp).unwrap().count(), 0, "it cleans up");
+}
+
+#[test]
+fn put_never_lands_on_a_page_of_another_folder() {
+    use std::io::Write as _;
+    use std::process::Stdio;
+    let wiki = Wiki::with(&[
+        ("wiki-output/index.md", "# Precious\n"),
+        ("wiki-output/sub/x.md", "# X\n"),
+    ]);
+    let mut child = wiki
+        .binary()
+        .current_dir(wiki.root().join("wiki-output/sub"))
+        .args(["put", "index.md"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"# Sub\n").unwrap();
+    assert!(child.wait().unwrap().success());
+    let read = |path: &str| fs::read_to_string(wiki.root().join(path)).unwrap();
+    assert_eq!(read("wiki-output/index.md"), "# Precious\n");
+    assert_eq!(read("wiki-output/sub/index.md"), "# Sub\n");
+}
+
+#[test]
+fn a_drain_that_is_bounded_says_what_it_left() {
+    let wiki = Wiki::small();
+    let ran = wiki.ws(&["drain", "--max-jobs", "1"]).code(0);
+    assert!(
+        ran.out.contains("2 jobs left") && !ran.out.contains("nothing is owed"),
+        "{}",
+        ran.out
+    );
+    wiki.drain();
+    wiki.assert_in_sync();
 }

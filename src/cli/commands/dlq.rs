@@ -183,7 +183,7 @@ fn discard(
     Ok(Exit::Ok)
 }
 
-/// Returns which letters are meant and how many; an id that is none stops the whole. A path or a reason may fit none.
+/// Returns which letters are meant and how many; an id that is none stops the whole, as do a path or reason that fit none.
 fn choose(outbox: &mut dyn Outbox, args: WhichArgs) -> Result<(Which, u64), CommandError> {
     let dead = outbox.dead()?;
     if args.all {
@@ -197,7 +197,14 @@ fn choose(outbox: &mut dyn Outbox, args: WhichArgs) -> Result<(Which, u64), Comm
                 .is_none_or(|wanted| path == Some(wanted))
                 && (args.reason.as_deref()).is_none_or(|text| letter.death.reason.contains(text))
         };
+        if args.reason.as_deref() == Some("") {
+            return Err(CommandError::new("the reason is empty").exit(Exit::Usage));
+        }
         let ids: Vec<_> = dead.iter().filter(fits).map(|letter| letter.id).collect();
+        if ids.is_empty() {
+            return Err(CommandError::new("no dead letter fits")
+                .hint("`wiki-sync dlq list` shows them; --path is as it stands there"));
+        }
         let asked = ids.len() as u64;
         return Ok((Which::Ids(ids), asked));
     }

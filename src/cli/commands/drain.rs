@@ -69,9 +69,7 @@ pub(super) fn run(args: &DrainArgs, cx: &mut Context) -> Result<Exit, CommandErr
     drop(bar);
     cx.warn(&parts.outbox.notes());
     let counts = parts.outbox.counts(Timestamp::now());
-    let delayed = counts.as_ref().map_or(0, |counts| {
-        counts.delayed + if report.stopped { counts.waiting } else { 0 }
-    });
+    let delayed = counts.as_ref().map_or(0, |counts| counts.delayed);
     if cx.out.is_json() {
         cx.out.json(&report);
     } else {
@@ -79,7 +77,8 @@ pub(super) fn run(args: &DrainArgs, cx: &mut Context) -> Result<Exit, CommandErr
     }
     // The report is told in any case.
     counts?;
-    Ok(Exit::of_drain(&report, delayed))
+    let cut_off = if report.stopped { report.waiting } else { 0 };
+    Ok(Exit::of_drain(&report, delayed + cut_off))
 }
 
 /// Lets SIGINT and SIGTERM ask for a stop; the second one ends the process at once.
@@ -94,9 +93,6 @@ fn stop_on_signals() -> Result<Stop, CommandError> {
 }
 
 fn print(out: &mut Out, report: &DrainReport, delayed: u64) {
-    if report.stopped {
-        out.trouble("stopped; nothing is lost, `wiki-sync drain` goes on");
-    }
     for name in StoreName::ALL.map(StoreName::as_str) {
         let Some(store) = report.stores.get(name) else {
             continue;
@@ -136,6 +132,18 @@ fn print(out: &mut Out, report: &DrainReport, delayed: u64) {
         report.seconds
     ));
     out.skipped(&report.skipped);
+    if report.forgotten > 0 {
+        out.trouble(format_args!(
+            "{} no longer count as pages by wiki.pages, wiki.include and wiki.ignore; graph and vectors have forgotten them",
+            count(report.forgotten, "file")
+        ));
+    }
+    if report.waiting > 0 {
+        let why = if report.stopped { "stopped: " } else { "" };
+        let title = format!("{why}{} left", count(report.waiting, "job"));
+        let title = out.paint(Style::Warn, title).into_owned();
+        out.trouble(format_args!("{title}; `wiki-sync drain` goes on"));
+    }
     if report.held > 0 {
         let title = format!("held: {}", count(report.held, "job"));
         let title = out.paint(Style::Warn, title).into_owned();
@@ -163,7 +171,8 @@ fn print(out: &mut Out, report: &DrainReport, delayed: u64) {
         ));
     }
     out.troubles(&report.trouble);
-    if report.held == 0 && report.dead == 0 && delayed == 0 && report.trouble.is_empty() {
+    let owed = report.held + report.dead + report.waiting + delayed;
+    if owed == 0 && report.trouble.is_empty() {
         let done = out.paint(Style::Good, "nothing is owed").into_owned();
         out.say(done);
     }

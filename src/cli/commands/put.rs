@@ -35,7 +35,8 @@ struct Done {
 
 pub(super) fn run(args: &PutArgs, cx: &mut Context) -> Result<Exit, CommandError> {
     let ws = cx.workspace()?;
-    let path = paths::page(&ws.wiki, &ws.start, &args.path)?;
+    let path = paths::place(&ws.wiki, &ws.start, &args.path)?;
+    let is_new = ws.wiki.absolute(&path).symlink_metadata().is_err();
     let bytes = read_page(io::stdin().lock(), ws.config.wiki.max_page)?;
     // Mostly the sign of a producer that failed: `false | wiki-sync put page.md` must not empty the page.
     if bytes.is_empty() && !args.allow_empty {
@@ -44,7 +45,12 @@ pub(super) fn run(args: &PutArgs, cx: &mut Context) -> Result<Exit, CommandError
     }
     let written = ws.wiki.write(&path, &bytes)?;
     fail::fail_point!("put.written");
-    let enqueued = enqueue::announce(&ws, std::slice::from_ref(&path), &args.labels.labels())?;
+    let enqueued = enqueue::announce(&ws, std::slice::from_ref(&path), &args.labels.labels())
+        .map_err(|failure| {
+            CommandError::from(failure).hint(format!(
+                "{path} was written; the next drain's scan finds it"
+            ))
+        })?;
     if cx.out.is_json() {
         cx.out.json(&Done {
             path: path.to_string(),
@@ -54,7 +60,11 @@ pub(super) fn run(args: &PutArgs, cx: &mut Context) -> Result<Exit, CommandError
             merged: enqueued.merged,
         });
     } else {
-        let what = if written { "wrote" } else { "same as before:" };
+        let what = match (written, is_new) {
+            (true, true) => "wrote",
+            (true, false) => "replaced",
+            (false, _) => "same as before:",
+        };
         cx.out
             .say(format_args!("{what} {path}; {}", enqueue::told(enqueued)));
     }

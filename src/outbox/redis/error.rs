@@ -33,7 +33,7 @@ pub(super) fn ends_connection(error: &RedisError) -> bool {
 
 const PASSWORD: &str = "put user and password into outbox.url: redis://user:password@host:6379/0; an environment variable keeps it out of the file";
 const CLUSTER: &str = "give the address of a server that holds the keys itself; a cluster's redirections are not followed, and outbox.dead_key must share the slot, as in \"{deep-wiki:outbox}:dlq\"";
-const LATER: &str = "it goes on by itself when the server answers again";
+const LATER: &str = "start the server, or wait for it, and try again";
 
 type Sorted = (FailureKind, Option<&'static str>);
 

@@ -238,13 +238,12 @@ fn write_page(
     if held == derived.map(Derived::digest) {
         return Ok(false);
     }
-    let mut select = tx.prepare_cached(
-        "SELECT kind = 'path', name, key, ext, depth FROM graph_names WHERE path = ?",
-    )?;
+    let mut select =
+        tx.prepare_cached("SELECT kind, name, key, ext, depth FROM graph_names WHERE path = ?")?;
     let names = |rows: &mut rusqlite::Statement<'_>| {
         rows.query_map([path], |row| {
             Ok((
-                row.get::<_, bool>(0)?,
+                row.get::<_, String>(0)?,
                 row.get::<_, String>(1)?,
                 row.get::<_, String>(2)?,
                 row.get::<_, String>(3)?,
@@ -259,8 +258,9 @@ fn write_page(
         derived.insert(tx)?;
     }
     let new = names(&mut select)?;
-    for (of_path, _, key, _, _) in old.symmetric_difference(&new) {
-        if *of_path {
+    // An alias that becomes the title finds the page in another way, so the kind counts too.
+    for (kind, _, key, _, _) in old.symmetric_difference(&new) {
+        if kind == "path" {
             keys.extend(place_keys(root, path));
         }
         keys.insert(key.clone());

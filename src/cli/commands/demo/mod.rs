@@ -49,7 +49,11 @@ pub(super) fn run(args: &DemoArgs, cx: &mut Context) -> Result<Exit, CommandErro
         .path()
         .canonicalize()
         .map_err(|e| CommandError::caused("cannot look at the temporary folder", &e))?;
-    let kept = args.keep.then(|| temp.keep());
+    let (kept, _temp) = if args.keep {
+        (Some(temp.keep()), None)
+    } else {
+        (None, Some(temp))
+    };
     let mut journey = Journey {
         root,
         steps: Vec::new(),

@@ -101,3 +101,12 @@ proptest! {
         prop_assert_eq!(inventory(&mut store), expected(&mut fresh, &pages));
     }
 }
+
+#[test]
+fn an_alias_that_becomes_the_title_is_followed_by_the_links_that_it_answers() {
+    let (_dir, mut store) = store();
+    apply(&mut store, &[put("e.md", "---\naliases: [y]\n---\n")]);
+    apply(&mut store, &[put("index.md", "[[y]]\n")]);
+    apply(&mut store, &[put("e.md", "---\ntitle: y\n---\n")]);
+    assert_eq!(store.check_resolution(), Ok(vec![]));
+}
