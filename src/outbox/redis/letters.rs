@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::change::{Batch, Room};
 use super::keys::Key;
+use super::link::Link;
 use super::settings::Offset;
 use super::{PIECE, RedisOutbox};
 use crate::model::{Failure, Job, PagePath, StoreName, Timestamp};
@@ -159,7 +160,8 @@ impl RedisOutbox {
         let mut whole: HashSet<String> = HashSet::new();
         let mut lain = Lain::default();
         let (mut foreign, mut twice) = (Vec::new(), Vec::new());
-        for raw in self.raw_dead(doing)? {
+        let (lines, are_all) = self.raw_dead(doing)?;
+        for raw in lines {
             let of_page = str::from_utf8(&raw)
                 .ok()
                 .and_then(|line| lines_of_pages.get(line));
@@ -182,6 +184,10 @@ impl RedisOutbox {
         let gone_junk: Vec<Letter> = junk.into_values().flatten().collect();
         pages.retain(|path, _| whole.contains(path));
         lain.pages = pages;
+        if !are_all {
+            // What is missing may only have been missed; a later look will tell.
+            return Ok(lain);
+        }
         if !gone_pages.is_empty() || !gone_junk.is_empty() {
             self.forget_letters(doing, &gone_pages, &gone_junk)?;
         }
@@ -270,9 +276,15 @@ impl RedisOutbox {
         Ok(())
     }
 
-    fn raw_dead(&mut self, doing: &str) -> Result<Vec<Vec<u8>>, Failure> {
+    /// Returns the lines, and whether they are all: a line that is taken away while they are read piece by piece moves
+    /// those behind it, so that some may be missed.
+    fn raw_dead(&mut self, doing: &str) -> Result<(Vec<Vec<u8>>, bool), Failure> {
         const AT_ONCE: isize = 200;
         let name = self.link.keys.name(Key::DeadList).to_owned();
+        let length = |link: &mut Link| -> Result<usize, Failure> {
+            link.ask(doing, |c| redis::cmd("LLEN").arg(&name).query(c))
+        };
+        let before = length(&mut self.link)?;
         let mut all = Vec::new();
         let mut from = 0;
         loop {
@@ -284,7 +296,8 @@ impl RedisOutbox {
                     .query(c)
             })?;
             if some.is_empty() {
-                return Ok(all);
+                let still = length(&mut self.link)? == before && all.len() == before;
+                return Ok((all, still));
             }
             from += AT_ONCE;
             all.extend(some);

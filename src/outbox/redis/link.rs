@@ -184,8 +184,21 @@ impl Link {
         }
     }
 
-    /// As [`Self::many`], with nobody else's command between them.
+    /// As [`Self::many`], with nobody else's command between them; only for commands that read. A server whose memory is
+    /// full refuses even reads inside a transaction, so there they are asked one by one.
     pub(super) fn at_once<T: FromRedisValue>(
+        connection: &mut Connection,
+        commands: &Pipeline,
+    ) -> RedisResult<T> {
+        match Self::transaction(connection, commands) {
+            Err(e) if matches!(e.code(), Some("OOM" | "EXECABORT")) => {
+                Self::many(connection, commands)
+            }
+            other => other,
+        }
+    }
+
+    fn transaction<T: FromRedisValue>(
         connection: &mut Connection,
         commands: &Pipeline,
     ) -> RedisResult<T> {

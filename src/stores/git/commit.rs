@@ -27,7 +27,7 @@ use super::index_file::{Entry, IndexFile, Stamp, hex};
 use super::journal::{Journal, LockMark, Moved, Paths, remove};
 use super::plan::Plan;
 use super::repo::{self, Head, git_failure, io_failure};
-use super::tree::{Edit, TreeError, write_tree};
+use super::tree::{Edit, TreeError, is_there, write_tree};
 use super::{message, tree::HeadTree};
 use crate::model::{Failure, FailureKind};
 
@@ -83,6 +83,9 @@ fn again(reason: impl Into<String>) -> Halt {
     Halt::Again(Failure::new(FailureKind::Busy, reason))
 }
 
+/// Why a commit is begun anew when a prune beside it took its objects.
+const VANISHED: &str = "objects just written were pruned by another process";
+
 /// Somebody else's lock, named.
 pub(super) fn locked(paths: &Paths) -> Failure {
     Failure::new(
@@ -128,9 +131,11 @@ impl Committer<'_> {
         plan: &mut Plan<'_>,
         tree: &HeadTree<'_>,
     ) -> Result<Option<Oid>, Halt> {
-        let Some(commit) = self.write_objects(plan, tree)? else {
+        let Some((commit, mut written)) = self.write_objects(plan, tree)? else {
             return Ok(None);
         };
+        written.extend(plan.moves.iter().filter_map(|page| Some(page.after?.id)));
+        written.push(commit);
         self.pass(Step::Objects)?;
         let moved = plan
             .moves
@@ -145,6 +150,10 @@ impl Committer<'_> {
             .collect();
         let set_back = racy_time(seen);
         let journal = self.lock_with(edits, set_back, moved, commit)?;
+        // What nothing refers to yet may be pruned beside us; a branch must never point at half a commit.
+        if !written.iter().all(|&id| is_there(self.repo, id)) {
+            return Err(again(VANISHED));
+        }
         self.move_ref(commit, &message::subject(&plan.moves))?;
         self.pass(Step::RefMoved)?;
         if place(self.paths, &journal)? {
@@ -162,7 +171,11 @@ impl Committer<'_> {
     }
 
     /// Writes blobs, trees and the commit; nothing of it is reachable yet.
-    fn write_objects(&self, plan: &mut Plan<'_>, tree: &HeadTree<'_>) -> Result<Option<Oid>, Halt> {
+    fn write_objects(
+        &self,
+        plan: &mut Plan<'_>,
+        tree: &HeadTree<'_>,
+    ) -> Result<Option<(Oid, Vec<Oid>)>, Halt> {
         let repo = self.repo;
         let sync = repo::syncs_loose_objects(repo);
         for page in &plan.moves {
@@ -186,6 +199,7 @@ impl Committer<'_> {
                     let reason = format!("git cannot hold {path:?}: {why}");
                     plan.drop_at(&path, &Failure::new(kind, reason));
                 }
+                Err(TreeError::Vanished) => return Err(again(VANISHED)),
                 Err(TreeError::Repository(error)) => {
                     return Err(git_failure("cannot write a tree", &error).into());
                 }
@@ -218,11 +232,12 @@ impl Committer<'_> {
             )
             .map_err(failed)?;
         if sync {
-            for id in written.into_iter().chain([root, commit]) {
+            for id in written.iter().copied().chain([root, commit]) {
                 repo::sync_object(repo, id)?;
             }
         }
-        Ok(Some(commit))
+        written.push(root);
+        Ok(Some((commit, written)))
     }
 
     /// Writes the next index and the journal, takes `index.lock`, and makes sure under it that nothing has

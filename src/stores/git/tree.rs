@@ -150,8 +150,16 @@ pub(super) enum TreeError {
         /// In git's words.
         why: String,
     },
+    /// An object that was just written is gone again.
+    Vanished,
     /// The repository failed.
     Repository(git2::Error),
+}
+
+/// Says whether the repository has the object, looking again rather than remembering.
+pub(super) fn is_there(repo: &Repository, id: Oid) -> bool {
+    repo.odb()
+        .is_ok_and(|odb| odb.refresh().is_ok() && odb.exists(id))
 }
 
 /// Writes the tree that is `tree` with the edits made, reading only the folders on the edits' paths;
@@ -239,13 +247,17 @@ fn build(
             Some(held) if Some(held) == old => {}
             Some(held) => {
                 let mode = i32::try_from(held.mode).expect("modes are small");
-                builder
-                    .insert(part, held.id, mode)
-                    .map_err(|error| TreeError::Path {
+                if let Err(error) = builder.insert(part, held.id, mode) {
+                    // A prune beside us may have taken what nothing refers to yet: no fault of the name's.
+                    if !is_there(repo, held.id) {
+                        return Err(TreeError::Vanished);
+                    }
+                    return Err(TreeError::Path {
                         path: path.clone(),
                         kind: FailureKind::Rejected,
                         why: error.message().to_owned(),
-                    })?;
+                    });
+                }
             }
             None if old.is_some() => builder.remove(part).map_err(TreeError::Repository)?,
             None => {}

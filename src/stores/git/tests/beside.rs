@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::super::Step;
 use super::fixture::Repo;
 use crate::model::FailureKind;
 use crate::stores::Store as _;
@@ -116,4 +117,32 @@ fn a_rebase_of_fifty_commits_does_not_fail_beside_a_hot_drain() {
 
 fn user_is_done(repo: &Repo) -> bool {
     fs::read_to_string(repo.root.join(".git/logs/HEAD")).is_ok_and(|log| log.contains("(finish)"))
+}
+
+#[test]
+fn a_prune_that_takes_what_was_just_written_costs_a_round_and_no_page() {
+    let repo = Repo::with_pages();
+    repo.write("wiki-output/a.md", "# A, second\n");
+    repo.write("wiki-output/new.md", "# New\n");
+    for step in [Step::Objects, Step::Journal, Step::Checked] {
+        repo.write("wiki-output/a.md", &format!("# A at {step:?}\n"));
+        let mut store = repo.store();
+        let root = repo.root.clone();
+        let pruned = std::cell::Cell::new(false);
+        store.watch = Box::new(move |at| {
+            if at == step && !pruned.replace(true) {
+                let prune = std::process::Command::new("git")
+                    .args(["prune", "--expire=now"])
+                    .current_dir(&root)
+                    .status();
+                assert!(prune.is_ok_and(|status| status.success()), "pruned");
+            }
+            true
+        });
+        let changes = ["wiki-output/a.md", "wiki-output/new.md"].map(|path| repo.put(path));
+        let outcomes = store.apply(&changes, 0).expect("applied");
+        assert!(outcomes.iter().all(Result::is_ok), "{step:?}: {outcomes:?}");
+        repo.is_sound();
+        assert_eq!(repo.status(), Vec::<String>::new(), "{step:?}");
+    }
 }
