@@ -47,6 +47,8 @@ pub(super) enum Work {
 #[derive(Clone)]
 pub(super) struct End {
     pub(super) settle: Settle,
+    /// The store that had something against it, where it was one.
+    pub(super) store: Option<StoreName>,
     /// What is to be reported; `None` for a page that is merely looked at again.
     pub(super) why: Option<Failure>,
 }
@@ -256,6 +258,7 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
                     self.parts.wiki.pages_dir()
                 ));
                 errand.work = Work::Over(End {
+                    store: Some(StoreName::Git),
                     settle: hold(StoreName::Git, ABSENT.into(), &why),
                     why: Some(why),
                 });

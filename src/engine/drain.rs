@@ -127,6 +127,8 @@ pub(super) struct Run<'a> {
     pub(super) removed: u64,
     /// How often a page moved on while it was applied.
     pub(super) rounds: HashMap<PagePath, u32>,
+    /// Why the last scan could not hand on all that it found.
+    pub(super) unscanned: Option<Failure>,
     claimed: u64,
 }
 
@@ -148,6 +150,7 @@ impl<'a> Run<'a> {
             findings: None,
             removed: 0,
             rounds: HashMap::new(),
+            unscanned: None,
             claimed: 0,
         }
     }
@@ -205,6 +208,14 @@ impl<'a> Run<'a> {
         }
         if self.left().is_none() {
             return Ok(Next::End);
+        }
+        if self.unscanned.is_some() {
+            let _lock = lock(parts, self.options, progress)?;
+            self.scan(parts, Timestamp::now(), progress)?;
+            return Ok(match self.unscanned {
+                Some(_) => Next::Wait(POLL),
+                None => Next::Go,
+            });
         }
         if self.probe(parts, progress)? {
             return Ok(Next::Go);

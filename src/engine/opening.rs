@@ -64,8 +64,10 @@ impl Run<'_> {
             .filter(|(_, gate)| gate.closed().is_none())
             .map(|(&name, _)| name)
             .collect();
+        let counts = parts.outbox.counts(now)?;
+        let was_waiting = counts.waiting > 0;
         let mut held = HashSet::new();
-        if parts.outbox.counts(now)?.held > 0 {
+        if counts.held > 0 {
             let pending = parts.outbox.pending(usize::MAX)?.into_iter();
             held.extend(
                 pending
@@ -87,10 +89,19 @@ impl Run<'_> {
             dead: &letters,
             removed: 0,
         };
+        let mut full = None;
         let mut enqueue = |jobs: &mut Vec<Job>| -> Result<(), Failure> {
-            let some = outbox.enqueue(jobs, now)?;
-            enqueued.new += some.new;
-            enqueued.merged += some.merged;
+            // An outbox that takes no more must still be emptied; then it is scanned again.
+            match outbox.enqueue(jobs, now) {
+                Ok(some) => {
+                    enqueued.new += some.new;
+                    enqueued.merged += some.merged;
+                }
+                Err(failure) if failure.kind == FailureKind::Down && was_waiting => {
+                    full = Some(failure);
+                }
+                Err(failure) => return Err(failure),
+            }
             jobs.clear();
             Ok(())
         };
@@ -110,6 +121,14 @@ impl Run<'_> {
             &mut |pages| progress.at("scanning", pages, 0),
         )?;
         enqueue(&mut jobs)?;
+        if let Some(before) = self.unscanned.take() {
+            let known = &mut self.report.trouble;
+            known.retain(|trouble| trouble.reason != before.reason);
+        }
+        if let Some(failure) = full {
+            self.note(None, None, &failure);
+            self.unscanned = Some(failure);
+        }
         self.report.scanned = findings.pages;
         self.report.enqueued += enqueued.new + enqueued.merged;
         self.report.merged += enqueued.merged;

@@ -111,9 +111,9 @@ impl Visit<'_, '_, '_> {
 
     /// Counts the end of a job that did not reach every store.
     pub(super) fn count(&mut self, claim: &Claimed, end: End) -> Settle {
-        let End { settle, why } = end;
+        let End { settle, store, why } = end;
         if let Some(why) = &why {
-            self.run.note(store_of(&settle), Some(&claim.job.path), why);
+            self.run.note(store, Some(&claim.job.path), why);
         }
         match &settle {
             Settle::Dead(_) => self.run.report.dlq += 1,
@@ -161,6 +161,7 @@ impl Visit<'_, '_, '_> {
         };
         End {
             settle,
+            store,
             why: Some(failure.clone()),
         }
     }
@@ -171,11 +172,13 @@ impl Visit<'_, '_, '_> {
         *rounds += 1;
         if *rounds > MOST_ROUNDS {
             return End {
+                store: Some(StoreName::Git),
                 settle: hold(StoreName::Git, version, &why),
                 why: Some(why),
             };
         }
         End {
+            store: None,
             settle: Settle::RetryAt {
                 at: Timestamp(self.now.0.saturating_add(AGAIN_MS)),
                 attempts: claim.job.retry,
@@ -214,14 +217,6 @@ pub(super) fn hold(store: StoreName, version: String, why: &Failure) -> Settle {
         until: None,
         version,
         reason: why.reason.clone(),
-    }
-}
-
-fn store_of(settle: &Settle) -> Option<StoreName> {
-    match settle {
-        Settle::Hold { store, .. } => Some(*store),
-        Settle::Dead(death) => death.store,
-        Settle::Ack | Settle::Swallow | Settle::RetryAt { .. } => None,
     }
 }
 

@@ -402,3 +402,34 @@ fn a_server_behind_tls_is_asked_only_when_its_certificate_is_trusted() {
     assert_eq!(server.cli(&["LLEN", LIST]), "0");
     wiki.assert_in_sync();
 }
+
+#[test]
+fn a_server_that_is_full_is_emptied() {
+    let server = RedisServer::start();
+    let wiki = on_redis(&server, Wiki::small());
+    wiki.drain();
+    for n in 0..300 {
+        wiki.write(&format!("wiki-output/n{n}.md"), format!("# N {n}\n"));
+        push(&server, &format!("wiki-output/n{n}.md"));
+    }
+    // One that nobody announced, so that the scan has something to enqueue.
+    wiki.write("wiki-output/unannounced.md", "# U\n");
+    let used = server.cli(&["INFO", "memory"]);
+    let used = used
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory:"))
+        .unwrap();
+    let used: u64 = used.trim().parse().unwrap();
+    server.cli(&["CONFIG", "SET", "maxmemory", &(used - 50_000).to_string()]);
+    let drained = wiki.ws(&["drain", "--json"]);
+    assert_eq!(
+        server.cli(&["LLEN", LIST]).trim(),
+        "0",
+        "{} {}",
+        drained.out,
+        drained.err
+    );
+    server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+    wiki.drain();
+    wiki.assert_in_sync();
+}

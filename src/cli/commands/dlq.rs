@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use crate::cli::Context;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
+use crate::cli::open::Workspace;
 use crate::cli::out::{Style, clean, count, roughly};
+use crate::cli::paths;
 use crate::model::Timestamp;
 use crate::outbox::{DeadLetter, Outbox, Which};
 
@@ -80,9 +82,19 @@ pub(super) fn run(command: DlqCommand, cx: &mut Context) -> Result<Exit, Command
     match command {
         DlqCommand::List => list(outbox.as_mut(), cx),
         DlqCommand::Show { id } => show(outbox.as_mut(), id, cx),
-        DlqCommand::Retry(which) => retry(outbox.as_mut(), which, cx),
-        DlqCommand::Drop(which) => discard(outbox.as_mut(), which, cx),
+        DlqCommand::Retry(which) => retry(outbox.as_mut(), named(&ws, which), cx),
+        DlqCommand::Drop(which) => discard(outbox.as_mut(), named(&ws, which), cx),
     }
+}
+
+/// Takes the path as it may be typed for any command; one that is no page's stays as it is, since a letter's may be none.
+fn named(ws: &Workspace, mut which: WhichArgs) -> WhichArgs {
+    if let Some(typed) = &which.path
+        && let Ok(path) = paths::page(&ws.wiki, &ws.start, typed.as_ref())
+    {
+        which.path = Some(path.to_string());
+    }
+    which
 }
 
 fn list(outbox: &mut dyn Outbox, cx: &mut Context) -> Result<Exit, CommandError> {

@@ -1,10 +1,12 @@
 //! Sending one message by one channel, in bounded time. No error says more than is safe to show.
 
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use ureq::http::Uri;
 use ureq::{Agent, Proxy};
@@ -60,11 +62,18 @@ impl Running {
         let mut run = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         run.is_over = true;
         if let Some(mut child) = run.child.take() {
-            // By its id, which is its own until it is waited for; one that has ended is as good.
-            let _ = child.kill();
-            let _ = child.wait();
+            end_group(&mut child);
         }
     }
+}
+
+/// Kills a command and all that it started in its group, and waits for it.
+fn end_group(child: &mut Child) {
+    // The group bears the command's id, which is its own until it is waited for; one that has ended is as good.
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    let _ = child.wait();
 }
 
 /// One channel, with what is kept between messages. Made in the channel's own thread.
@@ -183,6 +192,8 @@ impl Sender {
             .env_remove(TOKEN_VARIABLE)
             .env(KIND_VARIABLE, &message.kind)
             .env(TITLE_VARIABLE, &message.title)
+            // A group of its own, so that what it starts ends with it.
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
@@ -228,8 +239,7 @@ impl Sender {
                     }
                     Ok(None) if Instant::now() < end => {}
                     Ok(None) | Err(_) => {
-                        let _ = child.kill();
-                        let _ = child.wait();
+                        end_group(child);
                         run.child = None;
                         let whole = self.whole.as_secs_f32();
                         return Err(Undelivered::new(format!("ran longer than {whole} s")));
