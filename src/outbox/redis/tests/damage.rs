@@ -160,3 +160,45 @@ fn an_older_state_of_the_server_gives_back_what_was_done_since_and_loses_nothing
     outbox.recover(true, NOW).expect("recover");
     assert_eq!(take(&mut outbox, 99).len(), 15);
 }
+
+#[test]
+fn letters_read_while_others_are_dropped_lose_none() {
+    let server = RedisServer::start();
+    let mut outbox = outbox(&server);
+    let mut c = redis::Client::open(server.url())
+        .and_then(|client| client.get_connection())
+        .expect("connects");
+    for n in 0..900 {
+        redis::cmd("RPUSH")
+            .arg("deep-wiki:outbox:dlq")
+            .arg(job(&format!("p{n}.md")).to_line())
+            .exec(&mut c)
+            .expect("pushed");
+    }
+    let letters = outbox.dead().expect("letters");
+    assert_eq!(letters.len(), 900);
+    let dropped: Vec<i64> = letters.iter().step_by(9).map(|letter| letter.id).collect();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut reader = super::outbox(&server);
+            for _ in 0..40 {
+                reader.dead().expect("letters");
+            }
+        });
+        for id in &dropped {
+            outbox.drop_dead(&Which::Ids(vec![*id])).expect("dropped");
+        }
+        reader.join().expect("read");
+    });
+    let left: Vec<i64> = outbox
+        .dead()
+        .expect("letters")
+        .iter()
+        .map(|letter| letter.id)
+        .collect();
+    let kept = letters
+        .iter()
+        .map(|letter| letter.id)
+        .filter(|id| !dropped.contains(id));
+    assert_eq!(left, kept.collect::<Vec<_>>());
+}
