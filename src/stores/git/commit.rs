@@ -27,7 +27,7 @@ use super::index_file::{Entry, IndexFile, Stamp, hex};
 use super::journal::{Journal, LockMark, Moved, Paths, remove};
 use super::plan::Plan;
 use super::repo::{self, Head, git_failure, io_failure};
-use super::tree::{Edit, TreeError, is_there, write_tree};
+use super::tree::{Edit, TreeError, are_there, write_tree};
 use super::{message, tree::HeadTree};
 use crate::model::{Failure, FailureKind};
 
@@ -151,7 +151,7 @@ impl Committer<'_> {
         let set_back = racy_time(seen);
         let journal = self.lock_with(edits, set_back, moved, commit)?;
         // What nothing refers to yet may be pruned beside us; a branch must never point at half a commit.
-        if !written.iter().all(|&id| is_there(self.repo, id)) {
+        if !are_there(self.repo, &written) {
             return Err(again(VANISHED));
         }
         self.move_ref(commit, &message::subject(&plan.moves))?;

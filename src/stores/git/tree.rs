@@ -156,10 +156,10 @@ pub(super) enum TreeError {
     Repository(git2::Error),
 }
 
-/// Says whether the repository has the object, looking again rather than remembering.
-pub(super) fn is_there(repo: &Repository, id: Oid) -> bool {
+/// Says whether the repository has all these objects, looking again rather than remembering.
+pub(super) fn are_there(repo: &Repository, ids: &[Oid]) -> bool {
     repo.odb()
-        .is_ok_and(|odb| odb.refresh().is_ok() && odb.exists(id))
+        .is_ok_and(|odb| odb.refresh().is_ok() && ids.iter().all(|&id| odb.exists(id)))
 }
 
 /// Writes the tree that is `tree` with the edits made, reading only the folders on the edits' paths;
@@ -249,7 +249,7 @@ fn build(
                 let mode = i32::try_from(held.mode).expect("modes are small");
                 if let Err(error) = builder.insert(part, held.id, mode) {
                     // A prune beside us may have taken what nothing refers to yet: no fault of the name's.
-                    if !is_there(repo, held.id) {
+                    if !are_there(repo, &[held.id]) {
                         return Err(TreeError::Vanished);
                     }
                     return Err(TreeError::Path {
