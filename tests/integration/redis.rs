@@ -421,7 +421,7 @@ fn a_server_that_is_full_is_emptied() {
         .unwrap();
     let used: u64 = used.trim().parse().unwrap();
     server.cli(&["CONFIG", "SET", "maxmemory", &(used - 50_000).to_string()]);
-    let drained = wiki.ws(&["drain", "--json"]);
+    let drained = wiki.ws(&["drain", "--no-wait", "--json"]);
     assert_eq!(
         server.cli(&["LLEN", LIST]).trim(),
         "0",
