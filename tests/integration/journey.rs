@@ -20,6 +20,16 @@ fn three_pages_are_applied_once_and_then_nothing_is_done() {
         3
     );
     wiki.assert_in_sync();
+    // The shape is a contract: every field is there, also when there is nothing to tell.
+    for field in ["merged", "retried", "dlq", "held", "commit", "seconds"] {
+        assert!(first.get(field).is_some(), "{field}: {first}");
+    }
+    for field in ["applied", "removed", "embedded", "cached"] {
+        assert!(
+            first["stores"]["vectors"].get(field).is_some(),
+            "{field}: {first}"
+        );
+    }
     let head = wiki.git(&["rev-parse", "HEAD"]);
     let second = wiki.drain();
     assert_eq!(

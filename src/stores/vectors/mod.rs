@@ -33,7 +33,7 @@ pub use self::search::Hit;
 
 use self::engine::Engine;
 use self::point::{Digests, Meta, Owner, Point, SCHEMA, points_of};
-use super::{Applied, Holding, Identity, Outcome, Store};
+use super::{Applied, Holding, Identity, Outcome, Store, Tally};
 use crate::embed::{PASSAGE_VERSION, bm25};
 use crate::model::markdown::PARSER_VERSION;
 use crate::model::{Change, Failure, FailureKind, Page, StoreName};
@@ -350,6 +350,15 @@ impl Store for VectorStore {
 
     fn is_there(&mut self) -> Result<bool, Failure> {
         Ok(self.engine.glance(&self.settings.wiki_id).is_some() || self.engine.ready(false)?)
+    }
+
+    /// No provider is asked, so none has embedded anything.
+    fn tally(&self) -> Tally {
+        Tally {
+            embedded: Some(0),
+            cached: Some(0),
+            ..Tally::default()
+        }
     }
 
     fn yield_turn(&mut self) {
