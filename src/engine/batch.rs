@@ -10,7 +10,7 @@ use super::verdict::{ABSENT, hold};
 use crate::model::{Failure, FailureKind, Labels, Page, PagePath, StoreName, Timestamp};
 use crate::outbox::{Claimed, Settle};
 use crate::state::FileSeen;
-use crate::stores::Outcome;
+use crate::stores::{Outcome, Store};
 use crate::wiki::Reading;
 
 /// Bytes of pages read at a time; what is claimed beyond that waits for the next group.
@@ -71,9 +71,9 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
 
     /// Looks at a job that was found in dead hands alone, under a mark that outlives this process: its page is parsed
     /// and what the stores hold of it is derived, but nothing is applied, so that it costs little. After [`STUBBORN`]
-    /// deaths it is brought alone to the stores that derive something of it, under the mark too. Survived, its deaths are forgotten. The mark is off again
-    /// before anything is committed or settled. Returns the job for its group, or `None` when it was poison: three
-    /// workers in a row died under its mark with this content.
+    /// deaths it is brought alone to the stores that derive something of it, under the mark too. The mark is off again
+    /// before anything is committed or settled; survived, the page's deaths are forgotten. Returns the job for its
+    /// group, or `None` when it was poison: three workers in a row died under its mark with this content.
     pub(super) fn suspect(mut self, claim: Claimed) -> Result<Option<Claimed>, Failure> {
         let path = claim.job.path.clone();
         let Ok(Some(stat)) = self.parts.wiki.stat(&path) else {
@@ -96,33 +96,38 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
         }
         self.parts.state.set_mark(&path, &version)?;
         fail::fail_point!("drain.suspect");
-        let work = self.look(&claim)?;
-        if let Work::Put { page, .. } = &work {
-            for store in self
-                .parts
-                .stores
-                .iter_mut()
-                .filter(|store| !store.is_witnessed())
-            {
+        let looked = self.look_alone(&claim);
+        // Off before a failure is handed on: whoever hears of it is alive.
+        self.parts.state.clear_mark()?;
+        looked?;
+        // It was survived, so those deaths were chance.
+        self.parts.receipts.forget_deaths(&path)?;
+        Ok(Some(claim))
+    }
+
+    /// Derives what the stores hold of a job's page; applies it only when looking was survived often enough.
+    fn look_alone(&mut self, claim: &Claimed) -> Result<(), Failure> {
+        let work = self.look(claim)?;
+        let Work::Put { page, .. } = &work else {
+            return Ok(());
+        };
+        let deriving = |store: &dyn Store| !store.is_witnessed();
+        for store in &mut self.parts.stores {
+            if deriving(store.as_ref()) {
                 // What fails here fails again in the group, and is counted there.
                 let _ = store.expected(page);
             }
         }
-        let stubborn = claim.recoveries > STUBBORN;
-        let outcomes = self.parts.stores.iter().map(|_| None).collect();
-        let mut alone = [Errand {
-            claim,
-            work,
-            outcomes,
-        }];
-        if stubborn && matches!(alone[0].work, Work::Put { .. }) {
-            self.apply(&mut alone, |store| !store.is_witnessed())?;
+        if claim.recoveries > STUBBORN {
+            let outcomes = self.parts.stores.iter().map(|_| None).collect();
+            let mut alone = [Errand {
+                claim: claim.clone(),
+                work,
+                outcomes,
+            }];
+            self.apply(&mut alone, deriving)?;
         }
-        self.parts.state.clear_mark()?;
-        // It was survived, so those deaths were chance.
-        self.parts.receipts.forget_deaths(&path)?;
-        let [errand] = alone;
-        Ok(Some(errand.claim))
+        Ok(())
     }
 
     /// Visits as many of the jobs as fit one group and returns the others.

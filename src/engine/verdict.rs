@@ -11,8 +11,6 @@ const AGAIN_MS: i64 = 300;
 const MOST_ROUNDS: u32 = 10;
 /// What stands for the content of a page that is gone.
 pub(super) const ABSENT: &str = "absent";
-/// Bound of a dead letter's reason, in bytes.
-const MOST_REASON: usize = 4 << 10;
 
 impl Visit<'_, '_, '_> {
     /// Settles the group's jobs, each by what became of its page.
@@ -38,19 +36,16 @@ impl Visit<'_, '_, '_> {
     /// # Errors
     /// When the outbox is away.
     pub(super) fn give_back(self, claims: Vec<Claimed>) -> Result<(), Failure> {
-        let back = |claim: &Claimed| Settle::RetryAt {
-            at: self.now,
-            attempts: claim.job.retry,
-            version: String::new(),
-            reason: String::new(),
-        };
-        let settled: Vec<_> = claims
-            .into_iter()
-            .map(|claim| {
-                let back = back(&claim);
-                (claim, back)
-            })
-            .collect();
+        let mut settled = Vec::with_capacity(claims.len());
+        for claim in claims {
+            let back = Settle::RetryAt {
+                at: self.now,
+                attempts: claim.job.retry,
+                version: String::new(),
+                reason: String::new(),
+            };
+            settled.push((claim, back));
+        }
         self.parts.outbox.settle(&settled, self.now)?;
         Ok(())
     }
@@ -70,9 +65,9 @@ impl Visit<'_, '_, '_> {
             Work::Remove | Work::Forget => ABSENT.into(),
         };
         // The worst failure decides: a page that can never be applied, then one that failed, then waiting.
-        let names: Vec<_> = self.parts.stores.iter().map(|store| store.name()).collect();
+        let names = self.parts.stores.iter().map(|store| store.name());
         let mut worst: Option<(StoreName, &Failure)> = None;
-        for (&name, outcome) in names.iter().zip(&errand.outcomes) {
+        for (name, outcome) in names.zip(&errand.outcomes) {
             if let Some(Err(failure)) = outcome
                 && worst.is_none_or(|(_, worst)| rank(failure.kind) > rank(worst.kind))
             {
@@ -196,13 +191,9 @@ impl Visit<'_, '_, '_> {
         version: String,
         failure: &Failure,
     ) -> Death {
-        let mut end = failure.reason.len().min(MOST_REASON);
-        while !failure.reason.is_char_boundary(end) {
-            end -= 1;
-        }
         Death {
             store,
-            reason: failure.reason[..end].into(),
+            reason: failure.reason.clone(),
             attempts: claim.job.retry + 1,
             version,
             fingerprint: self.run.fingerprint.clone(),

@@ -131,7 +131,7 @@ pub enum Settle {
 pub struct Death {
     /// The store that refused the page; `None` when it came to none (unreadable, outside the wiki, poison).
     pub store: Option<StoreName>,
-    /// The error and its causes, at most 4 KiB.
+    /// The error and its causes; an outbox keeps at most 4 KiB of it.
     pub reason: String,
     /// Attempts made in all.
     pub attempts: u32,

@@ -156,12 +156,6 @@ impl GitStore {
         recover::recover(&repo, &paths, self.settings.lock_wait, &*self.watch).map_err(failure_of)
     }
 
-    /// Returns the id of the last commit made by this value.
-    #[must_use]
-    pub fn last_commit(&self) -> Option<&str> {
-        self.last_commit.as_deref()
-    }
-
     /// Returns what a person should know about the repository: somebody's `index.lock` and how old it is,
     /// an operation under way, a detached HEAD, or why it cannot be used at all.
     pub fn status_note(&mut self) -> Vec<String> {

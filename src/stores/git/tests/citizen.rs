@@ -484,7 +484,10 @@ fn a_detached_head_is_committed_on_when_allowed() {
         .apply(&[repo.put("wiki-output/a.md")], 1)
         .expect("usable");
     assert!(outcomes[0].is_ok());
-    assert_eq!(store.last_commit(), Some(repo.head().trim_end()));
+    assert_eq!(
+        store.tally().commit.as_deref(),
+        Some(repo.head().trim_end())
+    );
     assert_eq!(repo.git(&["rev-list", "--count", "main..HEAD"]), "1\n");
     assert!(
         !repo.try_git(&["symbolic-ref", "-q", "HEAD"]),
