@@ -118,7 +118,7 @@ pub(super) struct Run<'a> {
     pub(super) options: &'a DrainOptions,
     pub(super) report: DrainReport,
     pub(super) gates: HashMap<StoreName, Gate>,
-    /// Dead letters that rest, by page.
+    /// Dead letters that rest, of the pages of the batch in hand.
     pub(super) letters: HashMap<PagePath, DeadLetter>,
     pub(super) fingerprint: String,
     /// What the last look at all pages said; `None` before the first.
@@ -261,7 +261,7 @@ impl<'a> Run<'a> {
         if claims.jobs.is_empty() {
             return Ok(false);
         }
-        self.read_letters(parts)?;
+        self.read_letters(parts, &claims.jobs)?;
         self.claimed += claims.jobs.len() as u64;
         let mut rest = Vec::with_capacity(claims.jobs.len());
         for claim in claims.jobs {

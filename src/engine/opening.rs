@@ -9,7 +9,7 @@ use super::report::{gather, trouble};
 use super::scan::Scan;
 use super::{Parts, Progress};
 use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
-use crate::outbox::Enqueued;
+use crate::outbox::{Claimed, Enqueued};
 use crate::state::CheckoutLock;
 
 /// Jobs handed to the outbox at a time while scanning.
@@ -40,7 +40,6 @@ impl Run<'_> {
                 parts.outbox.release(Some(name), now)?;
             }
         }
-        self.read_letters(parts)?;
         let counts = parts.outbox.counts(now)?;
         // Lines that nobody has read are counted when they are, or at the end.
         self.report.enqueued = counts.waiting - counts.unread + counts.delayed + counts.held;
@@ -56,7 +55,7 @@ impl Run<'_> {
         now: Timestamp,
         progress: &mut dyn Progress,
     ) -> Result<(), Failure> {
-        let letters: Vec<_> = self.letters.values().cloned().collect();
+        let letters = parts.outbox.dead()?;
         let mut jobs: Vec<Job> = Vec::new();
         let mut enqueued = Enqueued::default();
         let gates = self.gates.iter();
@@ -145,9 +144,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Reads which dead letters rest now: a person or a neighbour may have taken some back.
-    pub(super) fn read_letters(&mut self, parts: &mut Parts) -> Result<(), Failure> {
-        let letters = parts.outbox.dead()?.into_iter();
+    /// Reads which dead letters of these jobs' pages rest now: a person or a neighbour may have taken some back.
+    pub(super) fn read_letters(
+        &mut self,
+        parts: &mut Parts,
+        claims: &[Claimed],
+    ) -> Result<(), Failure> {
+        let paths: Vec<_> = claims.iter().map(|claim| claim.job.path.clone()).collect();
+        let letters = parts.outbox.dead_of(&paths)?.into_iter();
         self.letters = letters
             .filter_map(|letter| Some((letter.path.clone()?, letter)))
             .collect();

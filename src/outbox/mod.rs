@@ -67,6 +67,22 @@ fn clip(reason: &str) -> &str {
     &reason[..reason.floor_char_boundary(LONGEST_REASON)]
 }
 
+/// The most bytes of a dead letter's line that stand in a list of letters.
+const LONGEST_HEAD: usize = 1024;
+
+/// Returns a line's beginning as text; what is no UTF-8 is replaced.
+fn excerpt(line: &[u8]) -> String {
+    let mut head = &line[..line.len().min(LONGEST_HEAD)];
+    if head.len() < line.len()
+        && let Err(error) = str::from_utf8(head)
+        && error.error_len().is_none()
+    {
+        // The cut went through a character.
+        head = &head[..error.valid_up_to()];
+    }
+    String::from_utf8_lossy(head).into_owned()
+}
+
 /// What a job is known by while it is in the outbox.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub String);
@@ -152,8 +168,18 @@ pub struct DeadLetter {
     pub death: Death,
     /// When, by the clock of whoever settled it.
     pub dead_at: Timestamp,
-    /// The raw line.
-    pub raw: Vec<u8>,
+    /// The raw line's length in bytes.
+    pub size: u64,
+    /// The raw line's beginning as text, at most 1 KiB of it. [`Outbox::dead_line`] returns it whole.
+    pub head: String,
+}
+
+impl DeadLetter {
+    /// Says whether [`Self::head`] is the whole line.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.size <= LONGEST_HEAD as u64
+    }
 }
 
 /// What an enqueue did.
@@ -380,11 +406,23 @@ pub trait Outbox {
     /// See [`OutboxError`].
     fn pending(&mut self, limit: usize) -> Result<Vec<Pending>, OutboxError>;
 
-    /// Returns the dead letters, oldest first.
+    /// Returns the dead letters, oldest first. However long their lines are, no more than their beginnings is read.
     ///
     /// # Errors
     /// See [`OutboxError`].
     fn dead(&mut self) -> Result<Vec<DeadLetter>, OutboxError>;
+
+    /// Returns the dead letters of these pages, in any order. Costs the same however many letters there are.
+    ///
+    /// # Errors
+    /// See [`OutboxError`].
+    fn dead_of(&mut self, paths: &[PagePath]) -> Result<Vec<DeadLetter>, OutboxError>;
+
+    /// Returns a dead letter's raw line, whole; `None` when no letter has this id.
+    ///
+    /// # Errors
+    /// See [`OutboxError`].
+    fn dead_line(&mut self, id: i64) -> Result<Option<Vec<u8>>, OutboxError>;
 
     /// Puts dead letters back as fresh jobs (those that name a page; a line that names none stays) and
     /// returns how many. One whose page waits or is held merges with that job, which becomes fresh; what

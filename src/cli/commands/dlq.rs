@@ -53,12 +53,25 @@ struct Letter {
     attempts: u32,
     /// Milliseconds since the epoch.
     dead_at: i64,
-    /// The job as its producer wrote it; the line as text where it is no JSON.
+    /// The raw line's length in bytes.
+    size: u64,
+    /// The job as its producer wrote it; the line as text where it is no JSON, and its beginning where a list does not
+    /// show it whole.
     job: Value,
 }
 
 impl Letter {
-    fn of(dead: &DeadLetter) -> Self {
+    /// Takes the line whole where it is given, else its beginning.
+    fn of(dead: &DeadLetter, line: Option<&[u8]>) -> Self {
+        let job = match line {
+            Some(line) => serde_json::from_slice(line).ok(),
+            None if dead.is_whole() => serde_json::from_str(&dead.head).ok(),
+            None => None,
+        };
+        let text = || match line {
+            Some(line) => String::from_utf8_lossy(line).into(),
+            None => dead.head.as_str().into(),
+        };
         Self {
             id: dead.id,
             path: dead.path.as_ref().map(ToString::to_string),
@@ -66,8 +79,8 @@ impl Letter {
             reason: dead.death.reason.clone(),
             attempts: dead.death.attempts,
             dead_at: dead.dead_at.0,
-            job: serde_json::from_slice(&dead.raw)
-                .unwrap_or_else(|_| String::from_utf8_lossy(&dead.raw).into()),
+            size: dead.size,
+            job: job.unwrap_or_else(text),
         }
     }
 
@@ -98,7 +111,8 @@ fn named(ws: &Workspace, mut which: WhichArgs) -> WhichArgs {
 }
 
 fn list(outbox: &mut dyn Outbox, cx: &mut Context) -> Result<Exit, CommandError> {
-    let letters: Vec<_> = outbox.dead()?.iter().map(Letter::of).collect();
+    let dead = outbox.dead()?;
+    let letters: Vec<_> = dead.iter().map(|dead| Letter::of(dead, None)).collect();
     if cx.out.is_json() {
         cx.out.json(&letters);
         return Ok(Exit::Ok);
@@ -117,9 +131,15 @@ fn list(outbox: &mut dyn Outbox, cx: &mut Context) -> Result<Exit, CommandError>
     }
     if letters.is_empty() {
         cx.out.say("no dead letters");
-    } else {
+    }
+    if letters.iter().any(|letter| letter.path.is_some()) {
         cx.out.say(
             "an edit of the page wakes its letter; else `wiki-sync dlq retry ID` or `dlq drop ID`",
+        );
+    }
+    if letters.iter().any(|letter| letter.path.is_none()) {
+        cx.out.say(
+            "a line that is no job stays until `wiki-sync dlq drop ID`; its producer must mend it and write it again",
         );
     }
     Ok(Exit::Ok)
@@ -129,12 +149,14 @@ fn show(outbox: &mut dyn Outbox, id: i64, cx: &mut Context) -> Result<Exit, Comm
     let dead = outbox.dead()?;
     let found = dead.iter().find(|letter| letter.id == id);
     let found = found.ok_or_else(|| unknown(&[id]))?;
-    let letter = Letter::of(found);
+    // It may have been taken away just now.
+    let line = outbox.dead_line(id)?.ok_or_else(|| unknown(&[id]))?;
+    let letter = Letter::of(found, Some(&line));
     if cx.out.is_json() {
         cx.out.json(&letter);
         return Ok(Exit::Ok);
     }
-    let raw = String::from_utf8_lossy(&found.raw);
+    let raw = String::from_utf8_lossy(&line);
     let rows = [
         ("id", letter.id.to_string()),
         ("page", letter.name().into()),
@@ -284,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_letter_of_a_line_that_is_no_job_keeps_the_line_as_text() {
-        let dead = |raw: &[u8]| DeadLetter {
+        let dead = |head: &str, size: u64| DeadLetter {
             id: 1,
             path: None,
             death: Death {
@@ -295,12 +317,20 @@ mod tests {
                 fingerprint: String::new(),
             },
             dead_at: Timestamp(0),
-            raw: raw.into(),
+            size,
+            head: head.into(),
         };
-        assert_eq!(Letter::of(&dead(b"not json {")).job, json!("not json {"));
-        assert_eq!(
-            Letter::of(&dead(br#"{"output_path":"a.md"}"#)).job,
-            json!({"output_path": "a.md"})
-        );
+        let line = r#"{"output_path":"a.md"}"#;
+        let job = json!({"output_path": "a.md"});
+        for (letter, shown) in [
+            (Letter::of(&dead("not json {", 10), None), json!("not json {")),
+            (Letter::of(&dead(line, 22), None), job.clone()),
+            // Only its beginning is known, which happens to be JSON.
+            (Letter::of(&dead(line, 9999), None), json!(line)),
+            (Letter::of(&dead("{", 22), Some(line.as_bytes())), job),
+            (Letter::of(&dead("", 2), Some(b"\xff{")), json!("\u{fffd}{")),
+        ] {
+            assert_eq!(letter.job, shown);
+        }
     }
 }

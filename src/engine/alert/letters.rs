@@ -91,12 +91,13 @@ fn is_too_much(tx: &Transaction<'_>, now: Timestamp) -> rusqlite::Result<bool> {
     Ok(lately >= MOST_A_MINUTE)
 }
 
-/// What a letter is known by: its page, or for a line that names none the line itself.
+/// What a letter is known by: its page, or for a line that names none the line itself; of a long one length and beginning.
 fn subject_of(letter: &DeadLetter) -> String {
     match &letter.path {
         Some(path) => path.to_string(),
         // No page's path holds a NUL byte.
-        None => format!("\0{}", ContentSha::of(&letter.raw)),
+        None if letter.is_whole() => format!("\0{}", ContentSha::of(letter.head.as_bytes())),
+        None => format!("\0{} {}", letter.size, ContentSha::of(letter.head.as_bytes())),
     }
 }
 

@@ -29,7 +29,8 @@ pub(crate) fn letter(id: i64, path: &str, version: &str) -> DeadLetter {
             fingerprint: "f".into(),
         },
         dead_at: START,
-        raw: Vec::new(),
+        size: 0,
+        head: String::new(),
     }
 }
 

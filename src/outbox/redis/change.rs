@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::keys::Key;
-use super::letters::{Letter, mark};
+use super::letters::Letter;
+use super::lines::Line;
 use super::pages::{Page, Slot, Stand};
 use super::text::Text;
 
@@ -107,17 +108,17 @@ impl Batch {
         self.numbers.letter()
     }
 
-    /// Demands that the line at this index is still this one; of a longer one than `text` its size and beginning.
-    pub(super) fn expect_line(&mut self, index: usize, size: usize, text: &[u8]) {
-        let is_whole = size == text.len();
+    /// Demands that the line at this index is still this one; of a longer one than was read its size and beginning.
+    pub(super) fn expect_line(&mut self, list: Key, index: usize, line: &Line) {
+        let is_whole = line.size == line.text.len();
         let value = if is_whole {
-            text.to_vec()
+            line.text.clone()
         } else {
-            [format!("{size}:").as_bytes(), text].concat()
+            [format!("{}:", line.size).as_bytes(), &line.text].concat()
         };
         self.conditions.push(Condition {
             what: if is_whole { "line" } else { "size" },
-            key: Key::List,
+            key: list,
             field: index.to_string().into_bytes(),
             value,
         });
@@ -138,23 +139,38 @@ impl Batch {
     pub(super) fn bury(&mut self, raw: &[u8], reason: &str, now: i64) {
         let id = self.letter_id();
         self.add("RPUSH", Key::DeadList, vec![raw.to_vec()]);
-        self.note_junk(&Letter::of_junk(id, mark(raw.len(), raw), reason, now));
+        let line = Line {
+            size: raw.len(),
+            text: raw.to_vec(),
+        };
+        self.note_junk(&Letter::of_junk(id, &line, reason, now));
     }
 
     /// Writes down how a line that names no page died.
     pub(super) fn note_junk(&mut self, letter: &Letter) {
         let id = letter.id.to_string().into_bytes();
-        self.add("HSET", Key::Junk, vec![id, letter.text()]);
+        self.add("HSET", Key::Junk, vec![id, letter.write()]);
     }
 
-    /// Forgets what was written down of a line that names no page.
-    pub(super) fn forget_junk(&mut self, id: i64) {
-        self.take("HDEL", Key::Junk, vec![id.to_string().into_bytes()]);
+    /// Forgets a field of a hash.
+    pub(super) fn forget_field(&mut self, key: Key, field: Vec<u8>) {
+        self.take("HDEL", key, vec![field]);
     }
 
     /// Takes a raw line away from the dead letters.
     pub(super) fn take_line_away(&mut self, raw: Vec<u8>) {
         self.take("LREM", Key::DeadList, vec![b"1".to_vec(), raw]);
+    }
+
+    /// Takes the dead letters' lines at these places away, which are all demanded; they need not be sent for it.
+    pub(super) fn take_lines_away(&mut self, places: &[usize]) {
+        // Nobody else's line is this.
+        let gone = format!("\0taken away {}", uuid::Uuid::new_v4().simple()).into_bytes();
+        for place in places {
+            let place = place.to_string().into_bytes();
+            self.take("LSET", Key::DeadList, vec![place, gone.clone()]);
+        }
+        self.take("LREM", Key::DeadList, vec![b"0".to_vec(), gone]);
     }
 
     /// Takes away what stands in an order without being there.

@@ -4,39 +4,15 @@ use std::time::Duration;
 
 use super::change::{Batch, Room};
 use super::keys::Key;
-use super::letters::{HEAD, Letter, mark};
+use super::letters::Letter;
+use super::lines::{LONGEST_LINE, Line};
 use super::link::Link;
 use super::pages::{is_at, path_of};
 use super::text::Lent;
 use super::{PIECE, RedisOutbox, distinct, enter, ms};
-use crate::model::{Failure, FailureKind, Job, Timestamp};
+use crate::model::{Failure, Job, Timestamp};
 use crate::outbox::entry::{Entry, State};
 use crate::outbox::{Claimed, Claims, JobId, LONGEST_WAIT, Worker};
-
-/// The longest line that is read as a job: 1 MiB. A job is a path and a few labels.
-const LONGEST_LINE: usize = 1 << 20;
-/// Bytes of lines read in one step: the server copies them while it does nothing else.
-const MOST_BYTES: usize = 4 << 20;
-
-/// A line of the list, as much as is needed of it.
-struct Line {
-    size: usize,
-    text: Vec<u8>,
-}
-
-impl Line {
-    /// Reads it as a job, or says why it is none.
-    fn job(&self) -> Result<Job, String> {
-        if self.size > LONGEST_LINE {
-            return Err(format!(
-                "line is {} bytes long; a job's has at most {LONGEST_LINE}",
-                self.size
-            ));
-        }
-        let text = str::from_utf8(&self.text).map_err(|_| "line is not UTF-8".to_owned())?;
-        Job::from_line(text).map_err(|e| Failure::from_error(FailureKind::Rejected, "", &e).reason)
-    }
-}
 
 impl RedisOutbox {
     /// Reads lines and leases jobs until there are `max` or nothing more is due.
@@ -71,7 +47,7 @@ impl RedisOutbox {
     ) -> Result<usize, Failure> {
         let doing = "cannot read the list of jobs";
         loop {
-            let lines = self.peek(doing, most)?;
+            let lines = self.peek(doing, Key::List, 0, most, LONGEST_LINE)?;
             if lines.is_empty() {
                 return Ok(0);
             }
@@ -91,24 +67,6 @@ impl RedisOutbox {
         }
     }
 
-    fn peek(&mut self, doing: &str, most: usize) -> Result<Vec<Line>, Failure> {
-        let name = self.link.keys.name(Key::List).to_owned();
-        let script = &self.scripts.peek;
-        let flat: Vec<(usize, Vec<u8>)> = self.link.ask(doing, |c| {
-            Link::run(c, script, |cmd| {
-                cmd.arg(1)
-                    .arg(&name)
-                    .arg(most)
-                    .arg(LONGEST_LINE)
-                    .arg(MOST_BYTES);
-            })
-        })?;
-        Ok(flat
-            .into_iter()
-            .map(|(size, text)| Line { size, text })
-            .collect())
-    }
-
     fn enter_lines(
         &mut self,
         doing: &str,
@@ -120,7 +78,7 @@ impl RedisOutbox {
         self.transact_once(doing, paths, (paths.len(), junk), Room::Any, |batch| {
             let (mut merged, mut buried) = (0, 0);
             for (index, (line, job)) in lines.iter().zip(jobs).enumerate() {
-                batch.expect_line(index, line.size, &line.text);
+                batch.expect_line(Key::List, index, line);
                 match job {
                     Ok(job) => {
                         merged += u64::from(enter(batch, job, now));
@@ -128,9 +86,7 @@ impl RedisOutbox {
                     }
                     Err(reason) => {
                         let id = batch.letter_id();
-                        let head = &line.text[..line.text.len().min(HEAD)];
-                        let mark = mark(line.size, head);
-                        batch.note_junk(&Letter::of_junk(id, mark, reason, now.0));
+                        batch.note_junk(&Letter::of_junk(id, line, reason, now.0));
                         batch.bury_first_line();
                         buried += 1;
                     }

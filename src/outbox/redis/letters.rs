@@ -1,20 +1,25 @@
 //! Dead letters: raw lines on the wire's list, and beside them how each died.
+//!
+//! The raw lines are as long as whoever wrote them liked, so only their beginnings are kept beside them, and nothing
+//! here reads a line from the list except to show, drop or adopt it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::adopt::Known;
 use super::change::{Batch, Room};
 use super::keys::Key;
-use super::link::Link;
+use super::lines::{HEAD, Line, mark, size_of};
 use super::settings::Offset;
+use super::text::Text as _;
 use super::{PIECE, RedisOutbox};
-use crate::model::{Failure, Job, PagePath, StoreName, Timestamp};
+use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
 use crate::outbox::entry::Entry;
-use crate::outbox::{DeadLetter, Death, Which, clip};
+use crate::outbox::{DeadLetter, Death, Which, clip, excerpt};
 
-/// How much of a line is looked at to tell it from others, beside its length.
-pub(super) const HEAD: usize = 4096;
+/// How often the list may move while a line is looked for.
+const MOST_LOOKS: u32 = 100;
 
 /// How a letter died. Times are the server's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +27,9 @@ pub(super) struct Letter {
     pub(super) id: i64,
     /// The raw line of a page's letter; of a line that named no page only its [`mark`] is kept here.
     pub(super) line: String,
+    /// The beginning of a line that named no page.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) head: String,
     pub(super) store: Option<String>,
     pub(super) reason: String,
     pub(super) attempts: u32,
@@ -30,23 +38,13 @@ pub(super) struct Letter {
     pub(super) dead_at: i64,
 }
 
-/// Returns what a line is known by without keeping it twice: its length and a digest of its beginning.
-pub(super) fn mark(size: usize, head: &[u8]) -> String {
-    use sha1::Digest as _;
-    use std::fmt::Write as _;
-    let mut mark = format!("{size}:");
-    for byte in sha1::Sha1::digest(&head[..head.len().min(HEAD)]) {
-        write!(mark, "{byte:02x}").expect("writing to a string cannot fail");
-    }
-    mark
-}
-
 impl Letter {
     /// Lays a job to rest.
     pub(super) fn of_job(id: i64, entry: &Entry, death: &Death, now: i64) -> Self {
         Self {
             id,
             line: entry.line(death.attempts),
+            head: String::new(),
             store: death.store.map(|store| store.as_str().to_owned()),
             reason: clip(&death.reason).to_owned(),
             attempts: death.attempts,
@@ -57,10 +55,11 @@ impl Letter {
     }
 
     /// Keeps a line that is no job.
-    pub(super) fn of_junk(id: i64, mark: String, reason: &str, now: i64) -> Self {
+    pub(super) fn of_junk(id: i64, line: &Line, reason: &str, now: i64) -> Self {
         Self {
             id,
-            line: mark,
+            line: line.mark(),
+            head: excerpt(&line.text),
             store: None,
             reason: clip(reason).to_owned(),
             attempts: 0,
@@ -70,11 +69,17 @@ impl Letter {
         }
     }
 
-    pub(super) fn text(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("texts and numbers always serialise")
+    /// Returns what its line is known by.
+    pub(super) fn mark(&self) -> String {
+        mark(self.line.len(), self.line.as_bytes())
     }
 
-    fn told(self, path: Option<PagePath>, raw: Vec<u8>, offset: Offset) -> DeadLetter {
+    fn told(self, path: Option<PagePath>, is_junk: bool, offset: Offset) -> DeadLetter {
+        let (size, head) = if is_junk {
+            (size_of(&self.line), self.head)
+        } else {
+            (self.line.len() as u64, excerpt(self.line.as_bytes()))
+        };
         DeadLetter {
             id: self.id,
             path,
@@ -86,28 +91,26 @@ impl Letter {
                 fingerprint: self.fingerprint,
             },
             dead_at: offset.told(self.dead_at),
-            raw,
+            size,
+            head,
         }
     }
 }
 
-/// Why a line is a letter that another program laid on the list.
-const FOREIGN: &str = "laid among the dead letters by another program";
+/// Which letters are meant.
+struct Meant(Option<HashSet<i64>>);
 
-/// What came of a line that another program laid there.
-enum Adopted {
-    Letter(Letter),
-    /// Its page has a letter.
-    NotNeeded,
-}
+impl Meant {
+    fn of(which: &Which) -> Self {
+        match which {
+            Which::All => Self(None),
+            Which::Ids(ids) => Self(Some(ids.iter().copied().collect())),
+        }
+    }
 
-/// All that is known of the dead letters.
-#[derive(Default)]
-struct Lain {
-    /// Letters of pages.
-    pages: BTreeMap<String, Letter>,
-    /// Lines that name no page, with the number they are kept under.
-    junk: Vec<(Letter, Vec<u8>)>,
+    fn means(&self, id: i64) -> bool {
+        self.0.as_ref().is_none_or(|ids| ids.contains(&id))
+    }
 }
 
 impl RedisOutbox {
@@ -115,193 +118,114 @@ impl RedisOutbox {
     pub(super) fn letters(&mut self) -> Result<Vec<DeadLetter>, Failure> {
         let doing = "cannot list the dead letters";
         let offset = self.last_offset(doing)?;
-        let lain = self.lain(doing)?;
-        let pages = lain.pages.into_iter().map(|(path, letter)| {
-            let raw = letter.line.clone().into_bytes();
-            letter.told(PagePath::parse(&path).ok(), raw, offset)
-        });
-        let junk = lain
-            .junk
-            .into_iter()
-            .map(|(letter, raw)| letter.told(None, raw, offset));
-        let mut letters: Vec<_> = pages.chain(junk).collect();
-        letters.sort_by_key(|letter| letter.id);
+        self.heal_dead(doing)?;
+        // By number: a piecewise reading may bring one twice.
+        let mut letters = BTreeMap::new();
+        for key in [Key::Letters, Key::Junk] {
+            let is_junk = key == Key::Junk;
+            self.scan(doing, key, |field, text| {
+                let Ok(field) = String::from_utf8(field) else {
+                    return;
+                };
+                if let Some(letter) = Letter::read(&field, &text) {
+                    let path = PagePath::parse(&field).ok().filter(|_| !is_junk);
+                    letters.insert(letter.id, letter.told(path, is_junk, offset));
+                }
+            })?;
+        }
+        Ok(letters.into_values().collect())
+    }
+
+    /// Returns the letters of these pages.
+    pub(super) fn letters_of(&mut self, paths: &[PagePath]) -> Result<Vec<DeadLetter>, Failure> {
+        let doing = "cannot look for dead letters";
+        if paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        let offset = self.last_offset(doing)?;
+        let name = self.link.keys.name(Key::Letters).to_owned();
+        let mut letters = Vec::new();
+        for some in paths.chunks(PIECE) {
+            let texts: Vec<Option<Vec<u8>>> = self.link.ask(doing, |c| {
+                let mut read = redis::cmd("HMGET");
+                read.arg(&name);
+                for path in some {
+                    read.arg(path.as_str());
+                }
+                read.query(c)
+            })?;
+            for (path, text) in some.iter().zip(texts) {
+                let letter = text.and_then(|text| Letter::read(path.as_str(), &text));
+                letters.extend(letter.map(|letter| letter.told(Some(path.clone()), false, offset)));
+            }
+        }
         Ok(letters)
     }
 
-    /// Reads the list and what stands beside it, and brings them together: a line that another program laid there
-    /// gets its letter, a letter whose line somebody took away goes.
-    fn lain(&mut self, doing: &str) -> Result<Lain, Failure> {
-        let mut pages: BTreeMap<String, Letter> = BTreeMap::new();
-        let mut junk: HashMap<String, Vec<Letter>> = HashMap::new();
+    /// Returns a letter's raw line, whole.
+    pub(super) fn letter_line(&mut self, id: i64) -> Result<Option<Vec<u8>>, Failure> {
+        let doing = "cannot read a dead letter";
+        self.last_offset(doing)?;
+        self.heal_dead(doing)?;
+        let mut of_page = None;
         self.scan(doing, Key::Letters, |path, text| {
-            if let (Ok(path), Ok(letter)) = (
-                String::from_utf8(path),
-                serde_json::from_slice::<Letter>(&text),
-            ) {
-                pages.insert(path, letter);
+            let letter = str::from_utf8(&path)
+                .ok()
+                .and_then(|path| Letter::read(path, &text));
+            if let Some(letter) = letter.filter(|letter| letter.id == id) {
+                of_page = Some(letter.line.into_bytes());
             }
         })?;
-        let mut seen = HashSet::new();
-        self.scan(doing, Key::Junk, |_, text| {
-            if let Ok(letter) = serde_json::from_slice::<Letter>(&text)
-                && seen.insert(letter.id)
-            {
-                junk.entry(letter.line.clone()).or_default().push(letter);
-            }
-        })?;
-        for letters in junk.values_mut() {
-            letters.sort_by_key(|letter| -letter.id);
+        if of_page.is_some() {
+            return Ok(of_page);
         }
-        let mut lines_of_pages: HashMap<&str, &str> = HashMap::new();
-        for (path, letter) in &pages {
-            lines_of_pages.insert(&letter.line, path);
-        }
-        let mut whole: HashSet<String> = HashSet::new();
-        let mut lain = Lain::default();
-        let (mut foreign, mut twice) = (Vec::new(), Vec::new());
-        let (lines, are_all) = self.raw_dead(doing)?;
-        for raw in lines {
-            let of_page = str::from_utf8(&raw)
-                .ok()
-                .and_then(|line| lines_of_pages.get(line));
-            if let Some(&path) = of_page {
-                if !whole.insert(path.to_owned()) {
-                    twice.push(raw);
-                }
-                continue;
-            }
-            match junk.get_mut(&mark(raw.len(), &raw)).and_then(Vec::pop) {
-                Some(letter) => lain.junk.push((letter, raw)),
-                None => foreign.push(raw),
-            }
-        }
-        let gone_pages: Vec<(String, i64)> = pages
-            .iter()
-            .filter(|(path, _)| !whole.contains(*path))
-            .map(|(path, letter)| (path.clone(), letter.id))
-            .collect();
-        let gone_junk: Vec<Letter> = junk.into_values().flatten().collect();
-        pages.retain(|path, _| whole.contains(path));
-        lain.pages = pages;
-        if !are_all {
-            // What is missing may only have been missed; a later look will tell.
-            return Ok(lain);
-        }
-        if !gone_pages.is_empty() || !gone_junk.is_empty() {
-            self.forget_letters(doing, &gone_pages, &gone_junk)?;
-        }
-        self.adopt(doing, foreign, &mut lain, &mut twice)?;
-        for some in twice.chunks(PIECE) {
-            self.transact(doing, &[], (0, 0), Room::Any, |batch| {
-                for raw in some {
-                    batch.take_line_away(raw.clone());
-                }
-            })?;
-        }
-        Ok(lain)
-    }
-
-    /// Gives lines of other programs their letters. Of several lines of a page one stays.
-    fn adopt(
-        &mut self,
-        doing: &str,
-        foreign: Vec<Vec<u8>>,
-        lain: &mut Lain,
-        twice: &mut Vec<Vec<u8>>,
-    ) -> Result<(), Failure> {
-        let now = self.judged_at;
-        let mut adopted = HashSet::new();
-        for raw in foreign {
-            if adopted.contains(&raw) {
-                twice.push(raw);
-                continue;
-            }
-            let job = str::from_utf8(&raw)
-                .ok()
-                .and_then(|line| Job::from_line(line).ok());
-            let paths: Vec<String> = job.iter().map(|job| job.path.to_string()).collect();
-            let letter = self.transact(doing, &paths, (0, 1), Room::Any, |batch| {
-                let id = batch.letter_id();
-                let mut letter = Letter::of_junk(id, mark(raw.len(), &raw), FOREIGN, now);
-                let Some((job, page)) = job.as_ref().zip(batch.pages.first_mut()) else {
-                    batch.note_junk(&letter);
-                    return Some(Adopted::Letter(letter));
-                };
-                if let Some(known) = &page.letter.now {
-                    // Laid since the letters were read; or the page has another one.
-                    return (known.line.as_bytes() != raw).then_some(Adopted::NotNeeded);
-                }
-                letter.line = String::from_utf8_lossy(&raw).into_owned();
-                letter.attempts = job.retry;
-                page.letter.now = Some(letter.clone());
-                page.line_is_there = true;
-                Some(Adopted::Letter(letter))
-            })?;
-            match (letter, paths.first()) {
-                (Some(Adopted::Letter(letter)), Some(path)) => {
-                    lain.pages.insert(path.clone(), letter);
-                    adopted.insert(raw);
-                }
-                (Some(Adopted::Letter(letter)), None) => lain.junk.push((letter, raw)),
-                (Some(Adopted::NotNeeded), _) => twice.push(raw),
-                (None, _) => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn forget_letters(
-        &mut self,
-        doing: &str,
-        pages: &[(String, i64)],
-        junk: &[Letter],
-    ) -> Result<(), Failure> {
-        for some in pages.chunks(PIECE) {
-            let paths: Vec<String> = some.iter().map(|(path, _)| path.clone()).collect();
-            self.transact(doing, &paths, (0, 0), Room::Any, |batch| {
-                for (page, (_, id)) in batch.pages.iter_mut().zip(some) {
-                    // Not one that was laid since.
-                    page.letter.now.take_if(|letter| letter.id == *id);
-                }
-            })?;
-        }
-        for some in junk.chunks(PIECE) {
-            self.transact(doing, &[], (0, 0), Room::Any, |batch| {
-                for letter in some {
-                    batch.forget_junk(letter.id);
-                }
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Returns the lines, and whether they are all: a line that is taken away while they are read piece by piece moves
-    /// those behind it, so that some may be missed.
-    fn raw_dead(&mut self, doing: &str) -> Result<(Vec<Vec<u8>>, bool), Failure> {
-        const AT_ONCE: isize = 200;
         let name = self.link.keys.name(Key::DeadList).to_owned();
-        let length = |link: &mut Link| -> Result<usize, Failure> {
-            link.ask(doing, |c| redis::cmd("LLEN").arg(&name).query(c))
-        };
-        let before = length(&mut self.link)?;
-        let mut all = Vec::new();
+        for _ in 0..MOST_LOOKS {
+            let Some((place, sought)) = self.place_of(doing, id)? else {
+                return Ok(None);
+            };
+            let line: Option<Vec<u8>> = self.link.ask(doing, |c| {
+                redis::cmd("LINDEX").arg(&name).arg(place).query(c)
+            })?;
+            // Else the list moved.
+            if let Some(line) = line.filter(|line| mark(line.len(), line) == sought) {
+                return Ok(Some(line));
+            }
+        }
+        Err(moves(doing))
+    }
+
+    /// Returns where the line that names no page and has this number lies, and what it is known by.
+    fn place_of(&mut self, doing: &str, id: i64) -> Result<Option<(usize, String)>, Failure> {
+        let mut known = self.known(doing, &[Key::Junk])?;
         let mut from = 0;
         loop {
-            let some: Vec<Vec<u8>> = self.link.ask(doing, |c| {
-                redis::cmd("LRANGE")
-                    .arg(&name)
-                    .arg(from)
-                    .arg(from + AT_ONCE - 1)
-                    .query(c)
-            })?;
-            if some.is_empty() {
-                let still = length(&mut self.link)? == before && all.len() == before;
-                return Ok((all, still));
+            let lines = self.peek(doing, Key::DeadList, from, PIECE, HEAD)?;
+            if lines.is_empty() {
+                return Ok(None);
             }
-            from += AT_ONCE;
-            all.extend(some);
+            for (place, line) in (from..).zip(&lines) {
+                let mark = line.mark();
+                if known.take(&mark).is_some_and(|known| known.id == id) {
+                    return Ok(Some((place, mark)));
+                }
+            }
+            from += lines.len();
         }
+    }
+
+    /// Returns the pages whose letters are meant, those of the oldest first.
+    fn meant_pages(&mut self, doing: &str, which: &Meant) -> Result<Vec<String>, Failure> {
+        let mut meant = BTreeMap::new();
+        self.scan(doing, Key::Letters, |path, text| {
+            if let Ok(path) = String::from_utf8(path)
+                && let Some(letter) = Letter::read(&path, &text)
+                && which.means(letter.id)
+            {
+                meant.insert(letter.id, path);
+            }
+        })?;
+        Ok(meant.into_values().collect())
     }
 
     /// Puts letters of pages back as fresh jobs.
@@ -313,18 +237,12 @@ impl RedisOutbox {
         let doing = "cannot retry dead letters";
         let offset = self.offset(doing, now)?;
         let now_there = offset.server(now);
-        let lain = self.lain(doing)?;
-        let mut meant: Vec<(i64, String)> = lain
-            .pages
-            .into_iter()
-            .filter(|(_, letter)| which.means(letter.id))
-            .map(|(path, letter)| (letter.id, path))
-            .collect();
-        meant.sort();
+        self.heal_dead(doing)?;
+        let which = Meant::of(which);
+        let meant = self.meant_pages(doing, &which)?;
         let mut put_back = 0;
         for some in meant.chunks(PIECE) {
-            let paths: Vec<String> = some.iter().map(|(_, path)| path.clone()).collect();
-            put_back += self.transact(doing, &paths, (some.len(), 0), Room::Needed, |batch| {
+            put_back += self.transact(doing, some, (some.len(), 0), Room::Needed, |batch| {
                 let Batch { pages, numbers, .. } = batch;
                 let mut done = 0;
                 for page in pages {
@@ -355,15 +273,10 @@ impl RedisOutbox {
     pub(super) fn drop_letters(&mut self, which: &Which) -> Result<u64, Failure> {
         let doing = "cannot drop dead letters";
         self.last_offset(doing)?;
-        let lain = self.lain(doing)?;
-        let pages: Vec<String> = lain
-            .pages
-            .into_iter()
-            .filter(|(_, letter)| which.means(letter.id))
-            .map(|(path, _)| path)
-            .collect();
+        self.heal_dead(doing)?;
+        let which = Meant::of(which);
         let mut dropped = 0;
-        for some in pages.chunks(PIECE) {
+        for some in self.meant_pages(doing, &which)?.chunks(PIECE) {
             dropped += self.transact(doing, some, (0, 0), Room::Any, |batch| {
                 let letters = batch.pages.iter_mut();
                 letters
@@ -371,24 +284,61 @@ impl RedisOutbox {
                     .count() as u64
             })?;
         }
-        for (letter, raw) in lain.junk {
-            if which.means(letter.id) {
-                dropped += self.transact(doing, &[], (0, 0), Room::Any, |batch| {
-                    batch.forget_junk(letter.id);
-                    batch.take_line_away(raw.clone());
-                    1
-                })?;
+        for _ in 0..MOST_LOOKS {
+            let mut known = self.known(doing, &[Key::Junk])?;
+            if !known.ids().any(|id| which.means(id))
+                || self.drop_junk(doing, &mut known, &which, &mut dropped)?
+            {
+                return Ok(dropped);
             }
         }
-        Ok(dropped)
+        Err(moves(doing))
+    }
+
+    /// Drops lines that name no page; says whether it came to the list's end without its moving meanwhile.
+    fn drop_junk(
+        &mut self,
+        doing: &str,
+        known: &mut Known,
+        which: &Meant,
+        dropped: &mut u64,
+    ) -> Result<bool, Failure> {
+        let mut from = 0;
+        loop {
+            let lines = self.peek(doing, Key::DeadList, from, PIECE, HEAD)?;
+            if lines.is_empty() {
+                return Ok(true);
+            }
+            let mut meant = Vec::new();
+            for (place, line) in (from..).zip(&lines) {
+                if let Some(junk) = known.take(&line.mark()).filter(|junk| which.means(junk.id)) {
+                    meant.push((place, line, junk.field));
+                }
+            }
+            from += lines.len() - meant.len();
+            if meant.is_empty() {
+                continue;
+            }
+            let gone = self.transact_once(doing, &[], (0, 0), Room::Any, |batch| {
+                for (place, line, field) in &meant {
+                    batch.expect_line(Key::DeadList, *place, line);
+                    batch.forget_field(Key::Junk, field.clone());
+                }
+                let places: Vec<usize> = meant.iter().map(|(place, ..)| *place).collect();
+                batch.take_lines_away(&places);
+            })?;
+            if gone.is_none() {
+                return Ok(false);
+            }
+            *dropped += meant.len() as u64;
+        }
     }
 }
 
-impl Which {
-    fn means(&self, id: i64) -> bool {
-        match self {
-            Self::All => true,
-            Self::Ids(ids) => ids.contains(&id),
-        }
-    }
+/// Returns the failure of whoever was never alone with the list.
+fn moves(doing: &str) -> Failure {
+    Failure::new(
+        FailureKind::Busy,
+        format!("{doing}: others change the list of the dead letters all the time"),
+    )
 }

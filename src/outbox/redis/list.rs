@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use super::keys::Key;
+use super::lines::LONGEST_LINE;
 use super::settings::Offset;
 use super::text::{Lent, Text};
 use super::{PIECE, RedisOutbox};
-use crate::model::{Failure, Job, PagePath, Timestamp};
+use crate::model::{Failure, PagePath, Timestamp};
 use crate::outbox::entry::{Entry, State};
 use crate::outbox::{Pending, Standing};
 
@@ -56,23 +57,14 @@ impl RedisOutbox {
         limit: usize,
         now: Timestamp,
     ) -> Result<(), Failure> {
-        let name = self.link.keys.name(Key::List).to_owned();
         let mut from = 0;
         while list.len() < limit {
-            let lines: Vec<Vec<u8>> = self.link.ask(doing, |c| {
-                redis::cmd("LRANGE")
-                    .arg(&name)
-                    .arg(from)
-                    .arg(from + PIECE - 1)
-                    .query(c)
-            })?;
+            let lines = self.peek(doing, Key::List, from, PIECE, LONGEST_LINE)?;
             if lines.is_empty() {
                 break;
             }
             from += lines.len();
-            let jobs = lines
-                .iter()
-                .filter_map(|line| Job::from_line(str::from_utf8(line).ok()?).ok());
+            let jobs = lines.iter().filter_map(|line| line.job().ok());
             list.extend(jobs.map(|job| Pending {
                 path: job.path,
                 standing: Standing::Waiting,

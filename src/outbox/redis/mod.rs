@@ -8,11 +8,13 @@
 //! There is no state between the list and the entries, and none between waiting and leased: whoever is killed, or whose
 //! answer is lost, leaves either the one or the other. A lease stands in the entry itself, so the two cannot part.
 
+mod adopt;
 mod change;
 mod claim;
 mod error;
 mod keys;
 mod letters;
+mod lines;
 mod link;
 mod list;
 mod owner;
@@ -39,7 +41,7 @@ use super::{
     Claimed, Claims, Counts, DeadLetter, Enqueued, Junk, LONGEST_WAIT, Outbox, OutboxError,
     Pending, Recovered, Settle, Settled, Which,
 };
-use crate::model::{Failure, Job, StoreName, Timestamp};
+use crate::model::{Failure, Job, PagePath, StoreName, Timestamp};
 
 /// Jobs handled in one step: the server does nothing else meanwhile.
 const PIECE: usize = 100;
@@ -253,6 +255,7 @@ impl Outbox for RedisOutbox {
         let now = self.offset("cannot recover jobs", now)?.server(now);
         let taken = self.take_back(all, now)?;
         self.heal()?;
+        self.heal_dead("cannot check the dead letters")?;
         fail::fail_point!("outbox.recovered");
         Ok(taken)
     }
@@ -348,6 +351,14 @@ impl Outbox for RedisOutbox {
 
     fn dead(&mut self) -> Result<Vec<DeadLetter>, OutboxError> {
         self.letters()
+    }
+
+    fn dead_of(&mut self, paths: &[PagePath]) -> Result<Vec<DeadLetter>, OutboxError> {
+        self.letters_of(paths)
+    }
+
+    fn dead_line(&mut self, id: i64) -> Result<Option<Vec<u8>>, OutboxError> {
+        self.letter_line(id)
     }
 
     fn retry_dead(&mut self, which: &Which, now: Timestamp) -> Result<u64, OutboxError> {

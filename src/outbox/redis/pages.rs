@@ -9,7 +9,7 @@ use super::keys::Key;
 use super::letters::Letter;
 use super::link::{Link, wrong_type};
 use super::text::{Lent, Text};
-use super::{RedisOutbox, letters};
+use super::RedisOutbox;
 use crate::model::{Failure, FailureKind};
 use crate::outbox::entry::{Entry, State};
 
@@ -264,5 +264,3 @@ impl RedisOutbox {
         }
     }
 }
-
-const _: () = assert!(letters::HEAD == 4096, "commit.lua and peek.lua say so too");

@@ -133,6 +133,6 @@ impl Text for Letter {
     }
 
     fn write(&self) -> Vec<u8> {
-        self.text()
+        json(self)
     }
 }

@@ -1,10 +1,10 @@
 //! The dead letters' table.
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::entry::Entry;
 use crate::model::{Job, PagePath, PathError, StoreName, Timestamp};
-use crate::outbox::{DeadLetter, Death, Junk, Which, clip};
+use crate::outbox::{DeadLetter, Death, Junk, LONGEST_HEAD, Which, clip, excerpt};
 
 /// Lays a job to rest; an earlier dead letter of its page goes.
 pub(super) fn lay(
@@ -80,15 +80,34 @@ pub(super) fn supersede(db: &Connection, path: &str) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// The columns of a letter, of its line only the length and one byte more than is shown.
+const COLUMNS: &str = "id, path, length(raw), substr(raw, 1, 1025), store, reason, attempts, version, fingerprint, dead_at";
+const _: () = assert!(LONGEST_HEAD == 1024, "COLUMNS says so too");
+
 /// Returns all letters, oldest first. A path or store that this program does not know is left out; the
 /// raw line still shows it.
 pub(super) fn list(db: &Connection) -> rusqlite::Result<Vec<DeadLetter>> {
-    db.prepare_cached(
-        "SELECT id, path, raw, store, reason, attempts, version, fingerprint, dead_at
-         FROM dead_letters ORDER BY id",
-    )?
-    .query_map([], read)?
-    .collect()
+    db.prepare_cached(&format!("SELECT {COLUMNS} FROM dead_letters ORDER BY id"))?
+        .query_map([], read)?
+        .collect()
+}
+
+/// Returns the letters of these pages.
+pub(super) fn of_pages(db: &Connection, paths: &[PagePath]) -> rusqlite::Result<Vec<DeadLetter>> {
+    let mut statement =
+        db.prepare_cached(&format!("SELECT {COLUMNS} FROM dead_letters WHERE path = ?1"))?;
+    let mut letters = Vec::new();
+    for path in paths {
+        letters.extend(statement.query_row([path.as_str()], read).optional()?);
+    }
+    Ok(letters)
+}
+
+/// Returns a letter's raw line.
+pub(super) fn line(db: &Connection, id: i64) -> rusqlite::Result<Option<Vec<u8>>> {
+    db.prepare_cached("SELECT raw FROM dead_letters WHERE id = ?1")?
+        .query_row([id], |row| row.get(0))
+        .optional()
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<DeadLetter> {
@@ -96,15 +115,16 @@ fn read(row: &Row<'_>) -> rusqlite::Result<DeadLetter> {
     Ok(DeadLetter {
         id: row.get(0)?,
         path: path.and_then(|path| PagePath::parse(&path).ok()),
-        raw: row.get(2)?,
+        size: row.get::<_, i64>(2)?.unsigned_abs(),
+        head: excerpt(row.get_ref(3)?.as_blob()?),
         death: Death {
-            store: store(row.get(3)?),
-            reason: row.get(4)?,
-            attempts: row.get(5)?,
-            version: row.get(6)?,
-            fingerprint: row.get(7)?,
+            store: store(row.get(4)?),
+            reason: row.get(5)?,
+            attempts: row.get(6)?,
+            version: row.get(7)?,
+            fingerprint: row.get(8)?,
         },
-        dead_at: Timestamp(row.get(8)?),
+        dead_at: Timestamp(row.get(9)?),
     })
 }
 

@@ -278,6 +278,14 @@ impl Outbox for SqliteOutbox {
         dead::list(&self.db).map_err(|e| db_failure("cannot list the dead letters", &e))
     }
 
+    fn dead_of(&mut self, paths: &[PagePath]) -> Result<Vec<DeadLetter>, OutboxError> {
+        dead::of_pages(&self.db, paths).map_err(|e| db_failure("cannot look for dead letters", &e))
+    }
+
+    fn dead_line(&mut self, id: i64) -> Result<Option<Vec<u8>>, OutboxError> {
+        dead::line(&self.db, id).map_err(|e| db_failure("cannot read a dead letter", &e))
+    }
+
     fn retry_dead(&mut self, which: &Which, now: Timestamp) -> Result<u64, OutboxError> {
         with_write(&mut self.db, "cannot retry dead letters", |tx| {
             dead::retry(tx, which, now)

@@ -290,7 +290,7 @@ fn a_row_that_names_no_page_is_buried_and_stops_no_other() {
     assert_eq!(claims.len(), 1);
     let letter = outbox.dead().expect("dead").remove(0);
     assert_eq!(letter.path, None);
-    let line: serde_json::Value = serde_json::from_slice(&letter.raw).expect("JSON");
+    let line: serde_json::Value = serde_json::from_str(&letter.head).expect("JSON");
     assert_eq!(line["output_path"], "../outside.md");
     assert_eq!((&line["repo"], &line["retry"]), (&"demo".into(), &2.into()));
     assert!(letter.death.reason.contains("could lead out"), "{letter:?}");

@@ -112,8 +112,8 @@ fn an_entry_that_cannot_be_read_is_buried_and_stops_nobody() {
     outbox.recover(true, NOW).expect("recover");
     assert_eq!(ack(&mut outbox, claims), 1, "lost");
     let dead = outbox.dead().expect("dead");
-    let raw: Vec<_> = dead.iter().map(|d| &*d.raw).collect();
-    assert_eq!(raw, [&b"garbage"[..], &b"{}"[..]]);
+    let raw: Vec<_> = dead.iter().map(|d| &*d.head).collect();
+    assert_eq!(raw, ["garbage", "{}"]);
     assert!(dead[0].death.reason.contains("page \"b\" cannot be read"));
     outbox.enqueue(&[job("a"), job("b")], NOW).expect("enqueue");
     assert_eq!(names(&take(&mut outbox, 9)), ["c", "a", "b"]);

@@ -10,7 +10,7 @@ use super::*;
 type Call = fn(&mut RedisOutbox) -> Result<(), OutboxError>;
 
 /// Every method.
-const CALLS: [(&str, Call); 12] = [
+const CALLS: [(&str, Call); 14] = [
     ("enqueue", |o| o.enqueue(&jobs(1), NOW).map(drop)),
     ("claim", |o| o.claim(1, LEASE, NOW).map(drop)),
     ("settle", |o| {
@@ -26,6 +26,8 @@ const CALLS: [(&str, Call); 12] = [
     ("counts", |o| o.counts(NOW).map(drop)),
     ("pending", |o| o.pending(9).map(drop)),
     ("dead", |o| o.dead().map(drop)),
+    ("dead_of", |o| o.dead_of(&[job("a").path]).map(drop)),
+    ("dead_line", |o| o.dead_line(1).map(drop)),
     ("retry_dead", |o| o.retry_dead(&Which::All, NOW).map(drop)),
     ("drop_dead", |o| o.drop_dead(&Which::All).map(drop)),
 ];

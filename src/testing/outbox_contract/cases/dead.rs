@@ -12,6 +12,8 @@ cases![
     a_retried_letter_merges_with_the_waiting_job,
     letters_are_dropped_by_id,
     enqueueing_leaves_the_dead_letter_until_ack,
+    a_list_of_letters_shows_of_a_long_line_only_the_beginning,
+    letters_of_pages_are_found_by_their_paths,
 ];
 
 fn ack_supersedes_the_dead_letters_of_its_page_only(outbox: &mut dyn Outbox) {
@@ -36,8 +38,9 @@ fn a_dead_letter_says_how_it_died(outbox: &mut dyn Outbox) {
     let dead = outbox.dead().expect("dead").remove(0);
     assert_eq!((dead.path, dead.dead_at), (Some(path("w/쪽.md")), at(5)));
     assert_eq!(dead.death, nowhere);
-    let line = String::from_utf8(dead.raw).expect("UTF-8");
-    assert_eq!(line, Job { retry: 4, ..job }.to_line());
+    let line = Job { retry: 4, ..job }.to_line();
+    assert_eq!((dead.size, &dead.head), (line.len() as u64, &line));
+    assert_eq!(outbox.dead_line(dead.id), Ok(Some(line.into_bytes())));
 }
 
 fn a_newer_death_replaces_the_older(outbox: &mut dyn Outbox) {
@@ -70,7 +73,11 @@ fn junk_is_kept_to_the_byte_and_never_retried(outbox: &mut dyn Outbox) {
     outbox.bury(&junk, at(7)).expect("bury");
     outbox.bury(&junk, at(8)).expect("bury");
     let dead = outbox.dead().expect("dead");
-    assert_eq!((dead.len(), &dead[0].path, &dead[0].raw), (2, &None, &raw));
+    assert_eq!((dead.len(), &dead[0].path), (2, &None));
+    assert_eq!((dead[0].size, &*dead[0].head), (12, "not \u{fffd}\0 json\n"));
+    for letter in &dead {
+        assert_eq!(outbox.dead_line(letter.id), Ok(Some(raw.clone())));
+    }
     assert_eq!(
         (dead[0].dead_at, &*dead[0].death.reason),
         (at(7), "line is not a job")
@@ -138,4 +145,53 @@ fn enqueueing_leaves_the_dead_letter_until_ack(outbox: &mut dyn Outbox) {
     assert_eq!((claim.job.retry, counts(outbox, NOW).dead), (0, 1));
     end(outbox, &claim, Settle::Ack, NOW);
     assert_eq!(counts(outbox, NOW), Counts::default());
+}
+
+fn a_list_of_letters_shows_of_a_long_line_only_the_beginning(outbox: &mut dyn Outbox) {
+    for (raw, head) in [
+        ("쪽".repeat(1000), "쪽".repeat(341)),
+        ("x".repeat(1024), "x".repeat(1024)),
+        ("y".repeat(300_000), "y".repeat(1024)),
+    ] {
+        let junk = Junk {
+            raw: raw.clone().into_bytes(),
+            reason: "no job".into(),
+        };
+        outbox.bury(&junk, NOW).expect("bury");
+        let dead = outbox.dead().expect("dead");
+        let letter = dead.last().expect("a letter");
+        assert_eq!((letter.size, &letter.head), (raw.len() as u64, &head));
+        assert_eq!(letter.is_whole(), raw == head);
+        assert_eq!(outbox.dead_line(letter.id), Ok(Some(raw.into_bytes())));
+    }
+    let ids: Vec<_> = outbox.dead().expect("dead").iter().map(|d| d.id).collect();
+    assert_eq!(outbox.drop_dead(&Which::Ids(vec![ids[1]])), Ok(1));
+    assert_eq!(outbox.dead_line(ids[1]), Ok(None));
+    let left: Vec<_> = outbox.dead().expect("dead").iter().map(|d| d.id).collect();
+    assert_eq!(left, [ids[0], ids[2]]);
+    assert_eq!(outbox.drop_dead(&Which::All), Ok(2));
+}
+
+fn letters_of_pages_are_found_by_their_paths(outbox: &mut dyn Outbox) {
+    let names: Vec<String> = (0..150).map(|n| format!("w/{n}.md")).collect();
+    for name in &names {
+        bury_page(outbox, &job(name), death(name), NOW);
+    }
+    outbox
+        .bury(
+            &Junk {
+                raw: b"w/1.md".to_vec(),
+                reason: String::new(),
+            },
+            NOW,
+        )
+        .expect("bury");
+    assert_eq!(outbox.dead_of(&[]), Ok(vec![]));
+    assert_eq!(outbox.dead_of(&[path("w/150.md")]), Ok(vec![]));
+    let all = outbox.dead().expect("dead");
+    let mut asked: Vec<_> = names.iter().map(|name| path(name)).collect();
+    asked.insert(3, path("not there"));
+    let mut found = outbox.dead_of(&asked).expect("letters");
+    found.sort_by_key(|letter| letter.id);
+    assert_eq!(found[..], all[..150]);
 }

@@ -23,6 +23,8 @@ fn empty_calls_change_nothing(outbox: &mut dyn Outbox) {
     assert_eq!(outbox.counts(NOW), Ok(Counts::default()));
     assert_eq!(outbox.pending(10), Ok(vec![]));
     assert_eq!(outbox.dead(), Ok(vec![]));
+    assert_eq!(outbox.dead_of(&[path("a")]), Ok(vec![]));
+    assert_eq!(outbox.dead_line(1), Ok(None));
     assert_eq!(outbox.retry_dead(&Which::All, NOW), Ok(0));
     assert_eq!(outbox.drop_dead(&Which::All), Ok(0));
 }
