@@ -266,6 +266,7 @@ mod wired {
                 allow_eviction: choice.allow_eviction,
                 owner: Owner::of(&ws.root.path, id),
                 clock: Clock::Server,
+                within: None,
             })
         })
     }

@@ -323,7 +323,10 @@ mod tests {
         let line = r#"{"output_path":"a.md"}"#;
         let job = json!({"output_path": "a.md"});
         for (letter, shown) in [
-            (Letter::of(&dead("not json {", 10), None), json!("not json {")),
+            (
+                Letter::of(&dead("not json {", 10), None),
+                json!("not json {"),
+            ),
             (Letter::of(&dead(line, 22), None), job.clone()),
             // Only its beginning is known, which happens to be JSON.
             (Letter::of(&dead(line, 9999), None), json!(line)),

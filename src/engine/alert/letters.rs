@@ -97,7 +97,11 @@ fn subject_of(letter: &DeadLetter) -> String {
         Some(path) => path.to_string(),
         // No page's path holds a NUL byte.
         None if letter.is_whole() => format!("\0{}", ContentSha::of(letter.head.as_bytes())),
-        None => format!("\0{} {}", letter.size, ContentSha::of(letter.head.as_bytes())),
+        None => format!(
+            "\0{} {}",
+            letter.size,
+            ContentSha::of(letter.head.as_bytes())
+        ),
     }
 }
 

@@ -26,6 +26,17 @@ pub(super) struct KnownLetter {
     pub(super) id: i64,
 }
 
+impl KnownLetter {
+    /// Returns the page whose letter it is, if it is one's.
+    pub(super) fn page(&self) -> Option<&str> {
+        if self.key == Key::Letters {
+            str::from_utf8(&self.field).ok()
+        } else {
+            None
+        }
+    }
+}
+
 /// The letters by what their lines are known by. Of equal lines the older lies before the younger.
 pub(super) struct Known {
     by_mark: HashMap<String, Vec<KnownLetter>>,
@@ -39,9 +50,9 @@ impl Known {
         self.by_mark.get_mut(mark)?.pop()
     }
 
-    /// Returns the numbers of all.
-    pub(super) fn ids(&self) -> impl Iterator<Item = i64> {
-        self.by_mark.values().flatten().map(|known| known.id)
+    /// Returns all that were not taken.
+    pub(super) fn letters(&self) -> impl Iterator<Item = &KnownLetter> {
+        self.by_mark.values().flatten()
     }
 }
 
@@ -108,7 +119,7 @@ impl RedisOutbox {
     }
 
     /// Counts lines, letters of pages, and letters of lines that name none.
-    fn dead_sizes(&mut self, doing: &str) -> Result<[usize; 3], Failure> {
+    pub(super) fn dead_sizes(&mut self, doing: &str) -> Result<[usize; 3], Failure> {
         let keys = self.link.keys.clone();
         self.link.ask(doing, |c| {
             let mut pipe = redis::pipe();
@@ -123,11 +134,9 @@ impl RedisOutbox {
     fn forget(&mut self, doing: &str, gone: Known) -> Result<(), Failure> {
         let Known { by_mark, damaged } = gone;
         let gone = by_mark.into_values().flatten();
-        let (pages, junk): (Vec<_>, Vec<_>) =
-            gone.partition(|known| known.key == Key::Letters);
+        let (pages, junk): (Vec<_>, Vec<_>) = gone.partition(|known| known.key == Key::Letters);
         for some in pages.chunks(PIECE) {
-            let path = |known: &KnownLetter| String::from_utf8_lossy(&known.field).into_owned();
-            let paths: Vec<String> = some.iter().map(path).collect();
+            let paths = distinct(some.iter().filter_map(KnownLetter::page));
             self.transact(doing, &paths, (0, 0), Room::Any, |batch| {
                 for (page, known) in batch.pages.iter_mut().zip(some) {
                     // Not one that was laid since.
@@ -135,8 +144,10 @@ impl RedisOutbox {
                 }
             })?;
         }
-        let mut fields: Vec<(Key, Vec<u8>)> =
-            junk.into_iter().map(|junk| (junk.key, junk.field)).collect();
+        let mut fields: Vec<(Key, Vec<u8>)> = junk
+            .into_iter()
+            .map(|junk| (junk.key, junk.field))
+            .collect();
         fields.extend(damaged);
         for some in fields.chunks(PIECE) {
             self.transact(doing, &[], (0, 0), Room::Any, |batch| {

@@ -97,6 +97,11 @@ impl Batch {
         self.adds.is_empty() && self.takes.is_empty()
     }
 
+    /// Says whether it demands a line of which only the beginning was read.
+    pub(super) fn has_long_line(&self) -> bool {
+        self.conditions.iter().any(|demand| demand.what == "size")
+    }
+
     /// Returns the page of this path, which must be one that was read.
     pub(super) fn page(&mut self, path: &str) -> Option<&mut Page> {
         let &place = self.places.get(path)?;
@@ -164,6 +169,9 @@ impl Batch {
 
     /// Takes the dead letters' lines at these places away, which are all demanded; they need not be sent for it.
     pub(super) fn take_lines_away(&mut self, places: &[usize]) {
+        if places.is_empty() {
+            return;
+        }
         // Nobody else's line is this.
         let gone = format!("\0taken away {}", uuid::Uuid::new_v4().simple()).into_bytes();
         for place in places {

@@ -59,6 +59,7 @@ impl RedisOutbox {
                 // Another worker, or a foreign consumer, took lines away.
                 continue;
             };
+            self.looks_long = false;
             claims.read += lines.len() as u64;
             claims.merged += merged;
             claims.buried += buried;

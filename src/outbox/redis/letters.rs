@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::adopt::Known;
+use super::adopt::{Known, KnownLetter};
 use super::change::{Batch, Room};
 use super::keys::Key;
 use super::lines::{HEAD, Line, mark, size_of};
 use super::settings::Offset;
 use super::text::Text as _;
-use super::{PIECE, RedisOutbox};
+use super::{PIECE, RedisOutbox, distinct};
 use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
 use crate::outbox::entry::Entry;
 use crate::outbox::{DeadLetter, Death, Which, clip, excerpt};
@@ -214,20 +214,6 @@ impl RedisOutbox {
         }
     }
 
-    /// Returns the pages whose letters are meant, those of the oldest first.
-    fn meant_pages(&mut self, doing: &str, which: &Meant) -> Result<Vec<String>, Failure> {
-        let mut meant = BTreeMap::new();
-        self.scan(doing, Key::Letters, |path, text| {
-            if let Ok(path) = String::from_utf8(path)
-                && let Some(letter) = Letter::read(&path, &text)
-                && which.means(letter.id)
-            {
-                meant.insert(letter.id, path);
-            }
-        })?;
-        Ok(meant.into_values().collect())
-    }
-
     /// Puts letters of pages back as fresh jobs.
     pub(super) fn put_back_letters(
         &mut self,
@@ -235,104 +221,126 @@ impl RedisOutbox {
         now: Timestamp,
     ) -> Result<u64, Failure> {
         let doing = "cannot retry dead letters";
-        let offset = self.offset(doing, now)?;
-        let now_there = offset.server(now);
-        self.heal_dead(doing)?;
-        let which = Meant::of(which);
-        let meant = self.meant_pages(doing, &which)?;
-        let mut put_back = 0;
-        for some in meant.chunks(PIECE) {
-            put_back += self.transact(doing, some, (some.len(), 0), Room::Needed, |batch| {
-                let Batch { pages, numbers, .. } = batch;
-                let mut done = 0;
-                for page in pages {
-                    let Ok(path) = PagePath::parse(&page.path) else {
-                        continue;
-                    };
-                    let Some(letter) = page.letter.now.take_if(|letter| which.means(letter.id))
-                    else {
-                        continue;
-                    };
-                    let told = Job::from_line(&letter.line).ok();
-                    let mut job = told.unwrap_or_else(|| Job::for_page(path.clone(), None));
-                    job.path = path;
-                    job.retry = 0;
-                    match &mut page.waiting.now {
-                        Some(waiting) => waiting.swallow_dead(&job, now_there),
-                        none => *none = Some(Entry::fresh(numbers.job(), &job, now_there)),
-                    }
-                    done += 1;
-                }
-                done
-            })?;
-        }
-        Ok(put_back)
+        let now = self.offset(doing, now)?.server(now);
+        self.end_letters(doing, which, Some(now))
     }
 
     /// Drops letters for good.
     pub(super) fn drop_letters(&mut self, which: &Which) -> Result<u64, Failure> {
         let doing = "cannot drop dead letters";
         self.last_offset(doing)?;
+        self.end_letters(doing, which, None)
+    }
+
+    /// Takes letters away with their lines, and puts their jobs back where a time is given: then those of pages only.
+    fn end_letters(
+        &mut self,
+        doing: &str,
+        which: &Which,
+        put_back: Option<Timestamp>,
+    ) -> Result<u64, Failure> {
         self.heal_dead(doing)?;
         let which = Meant::of(which);
-        let mut dropped = 0;
-        for some in self.meant_pages(doing, &which)?.chunks(PIECE) {
-            dropped += self.transact(doing, some, (0, 0), Room::Any, |batch| {
-                let letters = batch.pages.iter_mut();
-                letters
-                    .filter_map(|page| page.letter.now.take_if(|letter| which.means(letter.id)))
-                    .count() as u64
-            })?;
-        }
+        let is_meant = |known: &KnownLetter| {
+            which.means(known.id) && (put_back.is_none() || known.key == Key::Letters)
+        };
+        let mut ended = 0;
         for _ in 0..MOST_LOOKS {
-            let mut known = self.known(doing, &[Key::Junk])?;
-            if !known.ids().any(|id| which.means(id))
-                || self.drop_junk(doing, &mut known, &which, &mut dropped)?
+            let mut known = self.known(doing, &[Key::Letters, Key::Junk])?;
+            if !known.letters().any(is_meant)
+                || self.end_known(doing, &mut known, is_meant, put_back, &mut ended)?
             {
-                return Ok(dropped);
+                return Ok(ended);
             }
         }
         Err(moves(doing))
     }
 
-    /// Drops lines that name no page; says whether it came to the list's end without its moving meanwhile.
-    fn drop_junk(
+    /// Goes through the list and ends what is meant, each by its line's place: to look for each line anew would take the
+    /// longer the more there are. Says whether it came to the end without the list's moving meanwhile.
+    fn end_known(
         &mut self,
         doing: &str,
         known: &mut Known,
-        which: &Meant,
-        dropped: &mut u64,
+        is_meant: impl Fn(&KnownLetter) -> bool,
+        put_back: Option<Timestamp>,
+        ended: &mut u64,
     ) -> Result<bool, Failure> {
+        let room = match put_back {
+            Some(_) => Room::Needed,
+            None => Room::Any,
+        };
         let mut from = 0;
         loop {
             let lines = self.peek(doing, Key::DeadList, from, PIECE, HEAD)?;
             if lines.is_empty() {
                 return Ok(true);
             }
-            let mut meant = Vec::new();
-            for (place, line) in (from..).zip(&lines) {
-                if let Some(junk) = known.take(&line.mark()).filter(|junk| which.means(junk.id)) {
-                    meant.push((place, line, junk.field));
-                }
-            }
-            from += lines.len() - meant.len();
+            let meant: Vec<(usize, &Line, KnownLetter)> = (from..)
+                .zip(&lines)
+                .filter_map(|(place, line)| {
+                    let letter = known.take(&line.mark()).filter(&is_meant)?;
+                    Some((place, line, letter))
+                })
+                .collect();
+            from += lines.len();
             if meant.is_empty() {
                 continue;
             }
-            let gone = self.transact_once(doing, &[], (0, 0), Room::Any, |batch| {
-                for (place, line, field) in &meant {
-                    batch.expect_line(Key::DeadList, *place, line);
-                    batch.forget_field(Key::Junk, field.clone());
+            let paths = distinct(meant.iter().filter_map(|(_, _, letter)| letter.page()));
+            let jobs = put_back.map_or(0, |_| paths.len());
+            let gone = self.transact_once(doing, &paths, (jobs, 0), room, |batch| {
+                let mut places = Vec::new();
+                for (place, line, letter) in &meant {
+                    let is_gone = match letter.page() {
+                        Some(page) => end_page(batch, page, letter.id, put_back),
+                        None => {
+                            batch.forget_field(Key::Junk, letter.field.clone());
+                            true
+                        }
+                    };
+                    if is_gone {
+                        batch.expect_line(Key::DeadList, *place, line);
+                        places.push(*place);
+                    }
                 }
-                let places: Vec<usize> = meant.iter().map(|(place, ..)| *place).collect();
                 batch.take_lines_away(&places);
+                places.len()
             })?;
-            if gone.is_none() {
+            let Some(gone) = gone else {
                 return Ok(false);
-            }
-            *dropped += meant.len() as u64;
+            };
+            from -= gone;
+            *ended += gone as u64;
         }
     }
+}
+
+/// Takes a page's letter away, unless it is another one by now; its line goes by its place.
+fn end_page(batch: &mut Batch, path: &str, id: i64, put_back: Option<Timestamp>) -> bool {
+    let Batch { pages, numbers, .. } = batch;
+    let Some(page) = pages.iter_mut().find(|page| page.path == path) else {
+        return false;
+    };
+    let told = PagePath::parse(path);
+    if put_back.is_some() && told.is_err() {
+        return false;
+    }
+    let Some(letter) = page.letter.now.take_if(|letter| letter.id == id) else {
+        return false;
+    };
+    page.old_line = None;
+    if let (Some(now), Ok(path)) = (put_back, told) {
+        let told = Job::from_line(&letter.line).ok();
+        let mut job = told.unwrap_or_else(|| Job::for_page(path.clone(), None));
+        job.path = path;
+        job.retry = 0;
+        match &mut page.waiting.now {
+            Some(waiting) => waiting.swallow_dead(&job, now),
+            none => *none = Some(Entry::fresh(numbers.job(), &job, now)),
+        }
+    }
+    true
 }
 
 /// Returns the failure of whoever was never alone with the list.

@@ -78,7 +78,8 @@ impl RedisOutbox {
     ) -> Result<Vec<Line>, Failure> {
         let name = self.link.keys.name(list).to_owned();
         let script = &self.scripts.peek;
-        let flat: Vec<(usize, Vec<u8>)> = self.link.ask(doing, |c| {
+        type Flat = Vec<(usize, Vec<u8>)>;
+        let flat: Result<Flat, Failure> = self.link.ask_about_lines(doing, self.looks_long, |c| {
             Link::run(c, script, |cmd| {
                 cmd.arg(1)
                     .arg(&name)
@@ -87,9 +88,12 @@ impl RedisOutbox {
                     .arg(longest)
                     .arg(MOST_BYTES);
             })
-        })?;
+        });
+        // Next time it gets the time that it needs: the server does nothing else meanwhile, and it must not lie there for
+        // good. Whether the server is there at all is asked before.
+        self.looks_long |= self.link.was_late;
         let line = |(size, text)| Line { size, text };
-        Ok(flat.into_iter().map(line).collect())
+        Ok(flat?.into_iter().map(line).collect())
     }
 }
 

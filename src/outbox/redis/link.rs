@@ -1,32 +1,41 @@
 //! The connection: made when it is needed, made anew after any trouble, every wait bounded.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{
-    Connection, FromRedisValue, IntoConnectionInfo as _, Pipeline, RedisConnectionInfo, RedisError,
-    RedisResult, Value,
+    ConnectionAddr, FromRedisValue, IntoConnectionInfo as _, Pipeline, RedisConnectionInfo,
+    RedisError, RedisResult, Value,
 };
 use uuid::Uuid;
 
 use super::error::{ends_connection, failure};
 use super::keys::{Key, Keys};
+use super::wire::{Until, Wire};
 use super::{RedisSettings, owner::Owner};
 use crate::model::{Failure, FailureKind};
 
-/// How long connecting, and each answer, may take. No call of ours waits for something to happen, so an answer that
+/// How long connecting may take in all, and each answer. No call of ours waits for something to happen, so an answer that
 /// takes longer will not come.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long an answer may take that a line of half a gigabyte goes before, which is the longest that a server takes.
+const LONG_PATIENCE: Duration = Duration::from_secs(40);
 /// The first version whose scripts can say that they may run when memory is full.
 const OLDEST: u32 = 7;
 
 /// A server, and the connection to it while there is one.
 pub(super) struct Link {
-    client: redis::Client,
+    to: ConnectionAddr,
     /// User, password and database.
     login: RedisConnectionInfo,
     /// The server's address, without user and password.
     place: String,
-    connection: Option<Connection>,
+    connection: Option<Wire>,
+    /// How long one call may take in all.
+    within: Option<Duration>,
+    /// When the call under way must end.
+    ends: Option<Instant>,
+    /// The last answer was not there in time.
+    pub(super) was_late: bool,
     pub(super) keys: Keys,
     owner: Owner,
     allow_eviction: bool,
@@ -67,17 +76,16 @@ impl Link {
             .as_str()
             .into_connection_info()
             .map_err(unreadable)?;
-        let login = told.redis_settings().clone();
-        // The library would wait for each of its greetings in turn: we greet, see `log_in`.
-        let mute = RedisConnectionInfo::default().set_skip_set_lib_name();
-        let client = redis::Client::open(told.set_redis_settings(mute)).map_err(unreadable)?;
         // Not the process's: each outbox counts its own changes.
         let sender = Uuid::new_v4().simple().to_string();
         Ok(Self {
-            place: client.get_connection_info().addr().to_string(),
-            client,
-            login,
+            place: told.addr().to_string(),
+            to: told.addr().clone(),
+            login: told.redis_settings().clone(),
             connection: None,
+            within: settings.within,
+            ends: None,
+            was_late: false,
             keys: Keys::around(&settings.key, &settings.dead_key, &sender)?,
             mark: settings.owner.mark(),
             former_mark: Vec::new(),
@@ -92,6 +100,18 @@ impl Link {
         &self.notes
     }
 
+    /// Begins a call of the outbox: the time that it may take in all counts from here.
+    pub(super) fn begin(&mut self) {
+        self.ends = self.within.map(|within| Instant::now() + within);
+    }
+
+    fn until(&self, patience: Duration) -> Until {
+        Until {
+            soft: Instant::now() + patience,
+            hard: self.ends,
+        }
+    }
+
     /// Asks the server. `ask` must be safe to repeat: when an old connection turns out to be broken, it is asked once
     /// more on a new one.
     ///
@@ -100,14 +120,37 @@ impl Link {
     pub(super) fn ask<T>(
         &mut self,
         doing: &str,
-        mut ask: impl FnMut(&mut Connection) -> RedisResult<T>,
+        ask: impl FnMut(&mut Wire) -> RedisResult<T>,
+    ) -> Result<T, Failure> {
+        self.ask_for(doing, PATIENCE, ask)
+    }
+
+    /// As [`Self::ask`], about lines of any length: where `is_long`, one of them was too long last time.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub(super) fn ask_about_lines<T>(
+        &mut self,
+        doing: &str,
+        is_long: bool,
+        ask: impl FnMut(&mut Wire) -> RedisResult<T>,
+    ) -> Result<T, Failure> {
+        let patience = if is_long { LONG_PATIENCE } else { PATIENCE };
+        self.ask_for(doing, patience, ask)
+    }
+
+    fn ask_for<T>(
+        &mut self,
+        doing: &str,
+        patience: Duration,
+        mut ask: impl FnMut(&mut Wire) -> RedisResult<T>,
     ) -> Result<T, Failure> {
         let is_old = self.connection.is_some();
-        match self.ask_once(doing, &mut ask)? {
+        match self.ask_once(doing, patience, &mut ask)? {
             Ok(value) => Ok(value),
             // Without an answer in time, another wait would not bring one either.
             Err(e) if is_old && self.connection.is_none() && !e.is_timeout() => {
-                let again = self.ask_once(doing, &mut ask)?;
+                let again = self.ask_once(doing, patience, &mut ask)?;
                 again.map_err(|e| failure(doing, &self.place, &e))
             }
             Err(e) => Err(failure(doing, &self.place, &e)),
@@ -117,36 +160,33 @@ impl Link {
     fn ask_once<T>(
         &mut self,
         doing: &str,
-        ask: &mut impl FnMut(&mut Connection) -> RedisResult<T>,
+        patience: Duration,
+        ask: &mut impl FnMut(&mut Wire) -> RedisResult<T>,
     ) -> Result<RedisResult<T>, Failure> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.connect(doing)?,
         };
+        connection.wait_until(self.until(patience));
         let answer = ask(&mut connection);
+        self.was_late = matches!(&answer, Err(e) if e.is_timeout());
         if !matches!(&answer, Err(e) if ends_connection(e)) {
             self.connection = Some(connection);
         }
         Ok(answer)
     }
 
-    fn connect(&mut self, doing: &str) -> Result<Connection, Failure> {
+    fn connect(&mut self, doing: &str) -> Result<Wire, Failure> {
         let wrong = |e: RedisError| failure(doing, &self.place, &e);
-        let mut connection = self
-            .client
-            .get_connection_with_timeout(PATIENCE)
-            .map_err(wrong)?;
-        let bounded = connection
-            .set_read_timeout(Some(PATIENCE))
-            .and_then(|()| connection.set_write_timeout(Some(PATIENCE)));
-        bounded.map_err(wrong)?;
+        let until = self.until(PATIENCE);
+        let mut connection = Wire::connect(&self.to, until).map_err(wrong)?;
         self.log_in(&mut connection).map_err(wrong)?;
         self.check_server(&mut connection, doing)?;
         self.check_keys(&mut connection, doing)?;
         Ok(connection)
     }
 
-    fn log_in(&self, connection: &mut Connection) -> RedisResult<()> {
+    fn log_in(&self, connection: &mut Wire) -> RedisResult<()> {
         let mut greeting = redis::pipe();
         if let Some(password) = self.login.password() {
             greeting
@@ -160,20 +200,19 @@ impl Link {
         Self::many::<Vec<Value>>(connection, &greeting).map(drop)
     }
 
-    /// Sends several commands and returns their answers. The library's own way waits for each answer anew after one
-    /// has not come in time.
+    /// Sends several commands and returns their answers.
     pub(super) fn many<T: FromRedisValue>(
-        connection: &mut Connection,
+        connection: &mut Wire,
         commands: &Pipeline,
     ) -> RedisResult<T> {
         let count = commands.cmd_iter().count();
         if count > 0 {
-            connection.send_packed_command(&commands.get_packed_pipeline())?;
+            connection.send(&commands.get_packed_pipeline())?;
         }
         let mut answers = Vec::with_capacity(count);
         let mut wrong = None;
         for _ in 0..count {
-            match connection.recv_response()? {
+            match connection.receive()? {
                 Value::ServerError(error) => wrong = wrong.or(Some(error)),
                 answer => answers.push(answer),
             }
@@ -187,7 +226,7 @@ impl Link {
     /// As [`Self::many`], with nobody else's command between them; only for commands that read. A server whose memory is
     /// full refuses even reads inside a transaction, so there they are asked one by one.
     pub(super) fn at_once<T: FromRedisValue>(
-        connection: &mut Connection,
+        connection: &mut Wire,
         commands: &Pipeline,
     ) -> RedisResult<T> {
         match Self::transaction(connection, commands) {
@@ -199,7 +238,7 @@ impl Link {
     }
 
     fn transaction<T: FromRedisValue>(
-        connection: &mut Connection,
+        connection: &mut Wire,
         commands: &Pipeline,
     ) -> RedisResult<T> {
         let mut all = redis::pipe();
@@ -214,7 +253,7 @@ impl Link {
     }
 
     /// Checks the server's version and that it never throws keys away.
-    fn check_server(&mut self, connection: &mut Connection, doing: &str) -> Result<(), Failure> {
+    fn check_server(&mut self, connection: &mut Wire, doing: &str) -> Result<(), Failure> {
         self.notes.clear();
         let info: String = match redis::cmd("INFO").query(connection) {
             Ok(info) => info,
@@ -267,7 +306,7 @@ impl Link {
     }
 
     /// Checks that the keys are ours: of the right types, and of this checkout.
-    fn check_keys(&mut self, connection: &mut Connection, doing: &str) -> Result<(), Failure> {
+    fn check_keys(&mut self, connection: &mut Wire, doing: &str) -> Result<(), Failure> {
         let mut types = redis::pipe();
         for name in self.keys.all() {
             types.cmd("TYPE").arg(name);
@@ -306,7 +345,7 @@ impl Link {
 
     /// Runs a script by its digest, or whole when the server does not know it (yet, or any more).
     pub(super) fn run<T: FromRedisValue>(
-        connection: &mut Connection,
+        connection: &mut Wire,
         script: &Script,
         load: impl Fn(&mut redis::Cmd),
     ) -> RedisResult<T> {

@@ -25,6 +25,7 @@ mod settle;
 #[cfg(test)]
 mod tests;
 mod text;
+mod wire;
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -45,6 +46,9 @@ use crate::model::{Failure, Job, PagePath, StoreName, Timestamp};
 
 /// Jobs handled in one step: the server does nothing else meanwhile.
 const PIECE: usize = 100;
+
+/// Dead letters from which on fewer jobs are settled in one step.
+const MANY: usize = 10_000;
 
 /// Fields of a hash, with what stands in them.
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
@@ -68,6 +72,8 @@ pub struct RedisOutbox {
     sent: u64,
     /// The server's time of the call under way.
     judged_at: i64,
+    /// A line was too long to be looked at in the usual time.
+    looks_long: bool,
     /// How far the server's clock was ahead at the last call that brought a time.
     ahead: Offset,
 }
@@ -90,12 +96,14 @@ impl RedisOutbox {
             },
             sent: 0,
             judged_at: 0,
+            looks_long: false,
             ahead: Offset(0),
         })
     }
 
     /// Begins a call that brings a time: asks the server's clock, where that judges.
     fn offset(&mut self, doing: &str, now: Timestamp) -> Result<Offset, Failure> {
+        self.link.begin();
         self.ahead = match self.clock {
             Clock::Caller => Offset(0),
             Clock::Server => Offset(self.server_time(doing)?.0 - now.0),
@@ -107,6 +115,7 @@ impl RedisOutbox {
     /// Begins a call that brings none. Its times are told as the last call's that did; before such a one by the
     /// server's clock.
     fn last_offset(&mut self, doing: &str) -> Result<Offset, Failure> {
+        self.link.begin();
         if self.clock == Clock::Server {
             self.judged_at = self.server_time(doing)?.0;
         }
@@ -208,8 +217,12 @@ impl Outbox for RedisOutbox {
             return Ok(settled);
         }
         fail::fail_point!("outbox.before_settle");
-        let offset = self.offset("cannot settle jobs", now)?;
-        for some in claims.chunks(PIECE) {
+        let doing = "cannot settle jobs";
+        let offset = self.offset(doing, now)?;
+        // An ack looks for its page's old letter through all of them.
+        let [letters, ..] = self.dead_sizes(doing)?;
+        let piece = if letters > MANY { PIECE / 10 } else { PIECE };
+        for some in claims.chunks(piece) {
             let piece = self.settle_some(some, offset, now)?;
             settled.refused += piece.refused;
             settled.merged += piece.merged;
@@ -281,6 +294,7 @@ impl Outbox for RedisOutbox {
 
     fn next_due(&mut self) -> Result<Option<Timestamp>, OutboxError> {
         let doing = "cannot read the outbox";
+        self.link.begin();
         let keys = self.link.keys.clone();
         let first: Vec<Vec<(Vec<u8>, f64)>> = self.link.ask(doing, |c| {
             let mut pipe = redis::pipe();

@@ -4,12 +4,12 @@
 //! from and does all of it or nothing. So no rule is written twice, once in Rust and once in Lua, and a change may be
 //! sent again when its answer was lost.
 
+use super::RedisOutbox;
 use super::change::{Batch, Numbers, Room};
 use super::keys::Key;
 use super::letters::Letter;
 use super::link::{Link, wrong_type};
 use super::text::{Lent, Text};
-use super::RedisOutbox;
 use crate::model::{Failure, FailureKind};
 use crate::outbox::entry::{Entry, State};
 
@@ -238,16 +238,20 @@ impl RedisOutbox {
         };
         let (mark, former) = (self.link.mark.clone(), self.link.former_mark.clone());
         let names = self.link.keys.all().to_vec();
-        let answer: Vec<Vec<u8>> = self.link.ask(doing, |c| {
-            Link::run(c, script, |cmd| {
-                cmd.arg(names.len()).arg(&names);
-                cmd.arg(&mark).arg(&former).arg(number);
-                for key in Key::ALL {
-                    cmd.arg(key.kind());
-                }
-                cmd.arg(&words);
-            })
-        })?;
+        let is_long = batch.has_long_line() && self.looks_long;
+        let answer: Result<Vec<Vec<u8>>, Failure> =
+            self.link.ask_about_lines(doing, is_long, |c| {
+                Link::run(c, script, |cmd| {
+                    cmd.arg(names.len()).arg(&names);
+                    cmd.arg(&mark).arg(&former).arg(number);
+                    for key in Key::ALL {
+                        cmd.arg(key.kind());
+                    }
+                    cmd.arg(&words);
+                })
+            });
+        self.looks_long |= batch.has_long_line() && self.link.was_late;
+        let answer = answer?;
         let text = |at: usize| String::from_utf8_lossy(answer.get(at).map_or(b"", Vec::as_slice));
         match &*text(0) {
             "done" => Ok(true),

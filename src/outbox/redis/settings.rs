@@ -1,5 +1,7 @@
 //! Where the outbox is, and whose clock judges there.
 
+use std::time::Duration;
+
 use super::Owner;
 use crate::model::Timestamp;
 
@@ -18,6 +20,9 @@ pub struct RedisSettings {
     pub owner: Owner,
     /// Whose clock judges leases and waits.
     pub clock: Clock,
+    /// How long one call may take in all, connecting included; then it is `Down`, and may have been done all the same.
+    /// `None`: as long as it goes on, each answer within 2 s.
+    pub within: Option<Duration>,
 }
 
 impl std::fmt::Debug for RedisSettings {

@@ -94,8 +94,9 @@ pub(super) fn list(db: &Connection) -> rusqlite::Result<Vec<DeadLetter>> {
 
 /// Returns the letters of these pages.
 pub(super) fn of_pages(db: &Connection, paths: &[PagePath]) -> rusqlite::Result<Vec<DeadLetter>> {
-    let mut statement =
-        db.prepare_cached(&format!("SELECT {COLUMNS} FROM dead_letters WHERE path = ?1"))?;
+    let mut statement = db.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM dead_letters WHERE path = ?1"
+    ))?;
     let mut letters = Vec::new();
     for path in paths {
         letters.extend(statement.query_row([path.as_str()], read).optional()?);

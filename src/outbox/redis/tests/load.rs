@@ -197,3 +197,110 @@ fn speed_of_the_outbox_in_redis() {
     }
     eprintln!("one enqueue: {:?}", since.elapsed() / 200);
 }
+
+/// Bytes that the server has sent so far.
+fn sent(server: &RedisServer) -> u64 {
+    let stats = server.cli(&["INFO", "stats"]);
+    let sent = stats
+        .lines()
+        .find_map(|line| line.strip_prefix("total_net_output_bytes:"));
+    sent.and_then(|sent| sent.trim().parse().ok())
+        .expect("a number")
+}
+
+#[test]
+fn dead_letters_are_read_by_their_beginnings_however_long_they_are() {
+    let server = RedisServer::start();
+    let mut connection = connection(&server);
+    let mut push = |line: &[u8]| {
+        let mut push = redis::cmd("RPUSH");
+        push.arg(DEAD).arg(line).exec(&mut connection)
+    };
+    // Of another program: junk, a job with a field that nobody knows, and something huge.
+    for n in 0..60 {
+        let name = format!("{{\"output_path\": \"p{n}.md\", \"x\": \"");
+        push(format!("{name}{}\"}}", "x".repeat(1 << 20)).as_bytes()).expect("pushes");
+        push(job(&format!("w/{n}.md")).to_line().as_bytes()).expect("pushes");
+    }
+    push(&vec![b'z'; 100 << 20]).expect("pushes");
+    let mut outbox = outbox(&server);
+    let before = sent(&server);
+    outbox.recover(true, NOW).expect("recover");
+    let letters = outbox.dead().expect("letters");
+    assert_eq!(letters.len(), 121);
+    let huge = letters.last().expect("the last one");
+    assert_eq!((huge.size, huge.head.len()), (100 << 20, 1024));
+    let pages = letters.iter().filter(|letter| letter.path.is_some());
+    assert_eq!(pages.count(), 60, "what is too long for a job is a line");
+    assert_eq!(outbox.retry_dead(&Which::All, NOW), Ok(60));
+    let ids = letters.iter().filter(|letter| letter.path.is_none());
+    let [first, rest @ ..] = &ids.map(|letter| letter.id).collect::<Vec<_>>()[..] else {
+        panic!("letters");
+    };
+    assert_eq!(outbox.drop_dead(&Which::Ids(rest.to_vec())), Ok(60));
+    let told = sent(&server) - before;
+    assert!(told < 3 << 20, "{told} bytes for 160 MB of dead letters");
+    let line = outbox.dead_line(*first).expect("reads").expect("a line");
+    assert!(line.len() > 1 << 20 && line.starts_with(b"{\"output_path\": \"p0.md\""));
+    assert_eq!(outbox.drop_dead(&Which::All), Ok(1));
+    let claims = take(&mut outbox, 100);
+    assert_eq!((claims.len(), ack(&mut outbox, claims)), (60, 0));
+    assert_empty(&server);
+}
+
+#[test]
+fn while_nobody_else_touches_the_dead_letters_their_list_is_not_read() {
+    let server = RedisServer::start();
+    let mut outbox = outbox(&server);
+    for n in 0..20 {
+        let junk = Junk {
+            raw: vec![b'x'; 1000 + n],
+            reason: "no job".into(),
+        };
+        outbox.bury(&junk, NOW).expect("bury");
+    }
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    outbox.recover(true, NOW).expect("recover");
+    assert_eq!(outbox.dead().expect("dead").len(), 20);
+    let stats = server.cli(&["INFO", "commandstats"]);
+    for command in ["lindex", "lrange", "evalsha", "eval"] {
+        let called = format!("cmdstat_{command}:");
+        assert!(!stats.contains(&called), "{stats}");
+    }
+}
+
+#[test]
+#[ignore = "a hundred thousand dead letters take a minute"]
+fn a_hundred_thousand_dead_letters_are_adopted_listed_retried_and_dropped_in_short_steps() {
+    let server = RedisServer::start();
+    server.cli(&["CONFIG", "SET", "slowlog-log-slower-than", "50000"]);
+    let mut connection = connection(&server);
+    for from in (0..100_000).step_by(2000) {
+        let mut push = redis::cmd("RPUSH");
+        push.arg(DEAD);
+        for n in from..from + 1000 {
+            push.arg(job(&format!("wiki-output/dead/{n}.md")).to_line());
+            push.arg(format!("not a job: {n} {}", "x".repeat(n % 300)));
+        }
+        push.exec(&mut connection).expect("pushes");
+    }
+    let mut outbox = outbox(&server);
+    let letters = outbox.dead().expect("letters");
+    assert_eq!(letters.len(), 100_000);
+    assert!(letters.is_sorted_by_key(|letter| letter.id));
+    // The pages of a batch, from the middle of the list.
+    let middle = letters[50_000..].iter().filter_map(|l| l.path.clone());
+    let middle: Vec<_> = middle.take(100).collect();
+    assert_eq!(outbox.dead_of(&middle).expect("letters").len(), 100);
+    let some: Vec<Job> = middle.iter().map(|path| job(path.as_str())).collect();
+    outbox.enqueue(&some, NOW).expect("enqueue");
+    let claims = take(&mut outbox, 100);
+    assert_eq!((claims.len(), ack(&mut outbox, claims)), (100, 0));
+    assert_eq!(outbox.retry_dead(&Which::All, NOW), Ok(49_900));
+    let rest = letters.iter().filter(|letter| letter.path.is_none());
+    let odd: Vec<i64> = rest.map(|letter| letter.id).step_by(2).collect();
+    assert_eq!(outbox.drop_dead(&Which::Ids(odd)), Ok(25_000));
+    assert_eq!(outbox.drop_dead(&Which::All), Ok(25_000));
+    let slow = server.cli(&["SLOWLOG", "GET", "9"]);
+    assert!(!slow.contains("EVAL"), "{slow}");
+}

@@ -1,6 +1,7 @@
 mod damage;
 mod load;
 mod outage;
+mod slow;
 mod wire;
 
 use proptest::prelude::*;
@@ -31,6 +32,7 @@ fn settings(url: String) -> RedisSettings {
             root: "/wiki".into(),
         },
         clock: Clock::Caller,
+        within: None,
     }
 }
 

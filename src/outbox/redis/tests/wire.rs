@@ -265,3 +265,31 @@ fn a_key_of_a_name_of_its_own_leaves_the_default_alone() {
     assert!(keys.lines().all(|key| key.starts_with("{wiki}:")), "{keys}");
     assert_eq!(server.cli(&["LLEN", "{wiki}:dead"]), "1");
 }
+
+#[test]
+fn a_job_whose_path_or_labels_are_longer_than_any_can_be_is_junk() {
+    let server = RedisServer::start();
+    let mut outbox = outbox(&server);
+    for (path, repo) in [
+        ("p".repeat(20_000), String::new()),
+        ("a.md".into(), "r".repeat(20_000)),
+    ] {
+        push(
+            &server,
+            &format!(r#"{{"output_path": "{path}", "repo": "{repo}"}}"#),
+        );
+    }
+    // Whereas a field that nobody knows is nothing to us.
+    push(
+        &server,
+        &format!(
+            r#"{{"output_path": "b.md", "x": "{}"}}"#,
+            "x".repeat(20_000)
+        ),
+    );
+    let claims = outbox.claim(9, LEASE, NOW).expect("claim");
+    assert_eq!((names(&claims.jobs), claims.buried), (vec!["b.md"], 2));
+    let dead = outbox.dead().expect("dead");
+    assert!(dead[0].death.reason.contains("labels are"), "{dead:?}");
+    assert_eq!(ack(&mut outbox, claims.jobs), 0);
+}

@@ -74,7 +74,10 @@ fn junk_is_kept_to_the_byte_and_never_retried(outbox: &mut dyn Outbox) {
     outbox.bury(&junk, at(8)).expect("bury");
     let dead = outbox.dead().expect("dead");
     assert_eq!((dead.len(), &dead[0].path), (2, &None));
-    assert_eq!((dead[0].size, &*dead[0].head), (12, "not \u{fffd}\0 json\n"));
+    assert_eq!(
+        (dead[0].size, &*dead[0].head),
+        (12, "not \u{fffd}\0 json\n")
+    );
     for letter in &dead {
         assert_eq!(outbox.dead_line(letter.id), Ok(Some(raw.clone())));
     }
