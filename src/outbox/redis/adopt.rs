@@ -197,7 +197,7 @@ impl RedisOutbox {
         let jobs: Vec<Option<Job>> = foreign.iter().map(|(_, line)| job(line)).collect();
         let paths = distinct(jobs.iter().flatten().map(|job| job.path.as_str()));
         self.transact_once(doing, &paths, (0, foreign.len()), Room::Any, |batch| {
-            let mut doubles = 0;
+            let mut doubles = Vec::new();
             for ((place, line), job) in foreign.iter().zip(&jobs) {
                 batch.expect_line(Key::DeadList, *place, line);
                 let id = batch.letter_id();
@@ -212,14 +212,12 @@ impl RedisOutbox {
                         page.line_is_there = true;
                     }
                     // The page has one.
-                    (Some(_), Some(_)) => {
-                        batch.take_line_away(line.text.clone());
-                        doubles += 1;
-                    }
+                    (Some(_), Some(_)) => doubles.push(*place),
                     (None, _) | (_, None) => batch.note_junk(&letter),
                 }
             }
-            doubles
+            batch.take_lines_away(&doubles);
+            doubles.len()
         })
     }
 }

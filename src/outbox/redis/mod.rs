@@ -47,8 +47,8 @@ use crate::model::{Failure, Job, PagePath, StoreName, Timestamp};
 /// Jobs handled in one step: the server does nothing else meanwhile.
 const PIECE: usize = 100;
 
-/// Dead letters from which on fewer jobs are settled in one step.
-const MANY: usize = 10_000;
+/// Lines of dead letters that one step may go past, looking for those that it takes away.
+const LINES_PASSED: usize = 200_000;
 
 /// Fields of a hash, with what stands in them.
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
@@ -219,11 +219,13 @@ impl Outbox for RedisOutbox {
         fail::fail_point!("outbox.before_settle");
         let doing = "cannot settle jobs";
         let offset = self.offset(doing, now)?;
-        // An ack looks for its page's old letter through all of them.
-        let [letters, ..] = self.dead_sizes(doing)?;
-        let piece = if letters > MANY { PIECE / 10 } else { PIECE };
-        for some in claims.chunks(piece) {
-            let piece = self.settle_some(some, offset, now)?;
+        let [lines, ..] = self.dead_sizes(doing)?;
+        let most_lines = (LINES_PASSED / lines.max(1)).max(1);
+        let mut rest = claims;
+        while !rest.is_empty() {
+            let some = &rest[..rest.len().min(PIECE)];
+            let (piece, done) = self.settle_some(some, most_lines, offset, now)?;
+            rest = &rest[done..];
             settled.refused += piece.refused;
             settled.merged += piece.merged;
             fail::fail_point!("outbox.settled");

@@ -10,13 +10,15 @@ use crate::outbox::merge::Leaves;
 use crate::outbox::{Claimed, Settle, Settled};
 
 impl RedisOutbox {
-    /// Ends some claims in one step.
+    /// Ends some claims in one step, the first ones: so many that no more than `most_lines` of old dead letters may have
+    /// to be looked for, and at least one. Returns how many they were.
     pub(super) fn settle_some(
         &mut self,
         some: &[(Claimed, Settle)],
+        most_lines: usize,
         offset: Offset,
         now: Timestamp,
-    ) -> Result<Settled, Failure> {
+    ) -> Result<(Settled, usize), Failure> {
         let paths = distinct(some.iter().map(|(claim, _)| claim.job.path.as_str()));
         let is_dead = |(_, outcome): &&(Claimed, Settle)| matches!(outcome, Settle::Dead(_));
         let letters = some.iter().filter(is_dead).count();
@@ -27,13 +29,19 @@ impl RedisOutbox {
             Room::Any,
             |batch| {
                 let mut settled = Settled::default();
-                for (claim, outcome) in some {
+                let mut lines = 0;
+                for (done, (claim, outcome)) in some.iter().enumerate() {
+                    let page = batch.page(claim.job.path.as_str());
+                    lines += usize::from(page.is_some_and(|page| page.old_line.is_some()));
+                    if lines > most_lines {
+                        return (settled, done);
+                    }
                     match settle_one(batch, claim, outcome, offset, now) {
                         Some(merged) => settled.merged += u64::from(merged),
                         None => settled.refused += 1,
                     }
                 }
-                settled
+                (settled, some.len())
             },
         )
     }
