@@ -91,7 +91,8 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
             );
             let end = self.fail(&claim, None, content, &poison);
             let settle = self.count(&claim, end);
-            self.parts.outbox.settle(&[(claim, settle)], self.now)?;
+            self.run
+                .end_jobs(self.parts, vec![(claim, settle)], self.now)?;
             return Ok(None);
         }
         self.parts.state.set_mark(&path, &version)?;

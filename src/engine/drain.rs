@@ -17,7 +17,7 @@ use super::report::{DrainReport, StoreReport};
 use super::scan::{Findings, combined_fingerprint};
 use super::{Parts, Progress};
 use crate::model::{Failure, FailureKind, PagePath, StoreName, Timestamp};
-use crate::outbox::DeadLetter;
+use crate::outbox::{Claimed, DeadLetter, Settle};
 
 /// A wish to stop, from outside: a signal, mostly. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -127,6 +127,8 @@ pub(super) struct Run<'a> {
     pub(super) removed: u64,
     /// How often a page moved on while it was applied.
     pub(super) rounds: HashMap<PagePath, u32>,
+    /// Ends of jobs that are counted, and that the outbox could not be told for sure.
+    pub(super) unsettled: Vec<(Claimed, Settle)>,
     /// Why the last scan could not hand on all that it found.
     pub(super) unscanned: Option<Failure>,
     claimed: u64,
@@ -150,6 +152,7 @@ impl<'a> Run<'a> {
             findings: None,
             removed: 0,
             rounds: HashMap::new(),
+            unsettled: Vec::new(),
             unscanned: None,
             claimed: 0,
         }

@@ -9,7 +9,7 @@ use super::report::{gather, trouble};
 use super::scan::Scan;
 use super::{Parts, Progress};
 use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
-use crate::outbox::{Claimed, Enqueued};
+use crate::outbox::{Claimed, Enqueued, Settle};
 use crate::state::CheckoutLock;
 
 /// Jobs handed to the outbox at a time while scanning.
@@ -158,8 +158,25 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Ends jobs by telling the outbox. What it could not be told for sure is told again when it is back, before anything
+    /// is taken back: so nothing is done twice, and what is refused then had arrived.
+    pub(super) fn end_jobs(
+        &mut self,
+        parts: &mut Parts,
+        ends: Vec<(Claimed, Settle)>,
+        now: Timestamp,
+    ) -> Result<(), Failure> {
+        self.unsettled.extend(ends);
+        // A claim that was lost meanwhile is in somebody else's hands: his settle counts.
+        let told = parts.outbox.settle(&self.unsettled, now)?;
+        self.report.merged += told.merged;
+        self.unsettled.clear();
+        Ok(())
+    }
+
     /// Takes back what the dead had in hand. Only under the checkout's lock.
     pub(super) fn recover(&mut self, parts: &mut Parts, now: Timestamp) -> Result<(), Failure> {
+        self.end_jobs(parts, Vec::new(), now)?;
         if let Some((path, version)) = parts.state.take_mark()? {
             parts.receipts.count_death(&path, &version)?;
         }

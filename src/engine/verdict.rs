@@ -24,9 +24,7 @@ impl Visit<'_, '_, '_> {
             settled.push((errand.claim, settle));
         }
         fail::fail_point!("drain.before_settle");
-        // A claim that was lost meanwhile is in somebody else's hands: his settle counts.
-        let told = self.parts.outbox.settle(&settled, self.now)?;
-        self.run.report.merged += told.merged;
+        self.run.end_jobs(self.parts, settled, self.now)?;
         fail::fail_point!("drain.settled");
         Ok(())
     }

@@ -76,19 +76,7 @@ impl RedisServer {
     }
 
     fn try_up(&mut self) -> bool {
-        let child = Command::new("redis-server")
-            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
-            .args(["--enable-debug-command", "yes"])
-            .arg("--dir")
-            .arg(self.folder.path())
-            .arg("--unixsocket")
-            .arg(self.socket())
-            .args(&self.arguments)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("redis-server is installed: scripts/test does it");
-        self.child = Some(child);
+        self.begin_up();
         let port = self.port;
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
@@ -106,6 +94,26 @@ impl RedisServer {
             std::thread::sleep(Duration::from_millis(10));
         }
         false
+    }
+
+    /// Starts the server again without waiting until it has read its data.
+    ///
+    /// # Panics
+    /// When `redis-server` is not there.
+    pub fn begin_up(&mut self) {
+        let child = Command::new("redis-server")
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--enable-debug-command", "yes"])
+            .arg("--dir")
+            .arg(self.folder.path())
+            .arg("--unixsocket")
+            .arg(self.socket())
+            .args(&self.arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("redis-server is installed: scripts/test does it");
+        self.child = Some(child);
     }
 
     /// Kills the server, as a machine that loses power does.

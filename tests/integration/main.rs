@@ -13,6 +13,7 @@ mod layers;
 mod lost_state;
 mod moves;
 mod redis;
+mod redis_faults;
 mod scope;
 mod signals;
 mod storm;

@@ -9,14 +9,14 @@ use wiki_sync::testing::RedisServer;
 
 use crate::wiki::Wiki;
 
-const LIST: &str = "deep-wiki:outbox";
+pub(crate) const LIST: &str = "deep-wiki:outbox";
 
-fn on_redis(server: &RedisServer, mut wiki: Wiki) -> Wiki {
+pub(crate) fn on_redis(server: &RedisServer, mut wiki: Wiki) -> Wiki {
     wiki.env.insert("WIKI_SYNC_OUTBOX_URL".into(), server.url());
     wiki
 }
 
-fn push(server: &RedisServer, path: &str) {
+pub(crate) fn push(server: &RedisServer, path: &str) {
     let line =
         json!({"sha": "", "output_path": path, "repo": "demo", "commit_sha": "c0", "retry": 0});
     server.cli(&["RPUSH", LIST, &line.to_string()]);
@@ -24,7 +24,7 @@ fn push(server: &RedisServer, path: &str) {
 
 /// Waits until `is_so`, and returns how long that took.
 #[track_caller]
-fn until(within: Duration, what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
+pub(crate) fn until(within: Duration, what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
     let since = Instant::now();
     while !is_so() {
         assert!(since.elapsed() < within, "{what} within {within:?}");
@@ -35,7 +35,7 @@ fn until(within: Duration, what: &str, mut is_so: impl FnMut() -> bool) -> Durat
 
 /// Asserts that every job that was there is accounted for.
 #[track_caller]
-fn assert_adds_up(wiki: &Wiki, drain: &Value) {
+pub(crate) fn assert_adds_up(wiki: &Wiki, drain: &Value) {
     let n = |value: &Value| value.as_u64().expect("a number");
     let status = wiki.json(0, &["status"]);
     let outbox = &status["outbox"];
@@ -133,10 +133,11 @@ fn a_line_that_comes_while_a_drain_waits_is_seen_within_a_second() {
 }
 
 /// A child that is killed and reaped whatever happens.
-struct Ended(Child);
+pub(crate) struct Ended(pub(crate) Child);
 
 impl Ended {
-    fn report(&mut self) -> Value {
+    /// Waits for the end, which must be a good one, and returns what it printed.
+    pub(crate) fn report(&mut self) -> Value {
         let mut text = String::new();
         let out = self.0.stdout.as_mut().unwrap();
         out.read_to_string(&mut text).unwrap();
@@ -155,7 +156,9 @@ impl Drop for Ended {
 #[test]
 fn a_server_that_is_away_means_try_later_and_says_where_it_is() {
     let mut server = RedisServer::durable();
-    let wiki = on_redis(&server, Wiki::small());
+    let mut wiki = on_redis(&server, Wiki::small());
+    wiki.env
+        .insert("WIKI_SYNC_RETRY_PROBES".into(), "0.1".into());
     push(&server, "wiki-output/a.md");
     server.down();
     for args in [

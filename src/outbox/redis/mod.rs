@@ -72,6 +72,8 @@ pub struct RedisOutbox {
     sent: u64,
     /// The server's time of the call under way.
     judged_at: i64,
+    /// Lines read by a claim that failed after it: the next one tells them.
+    untold: Claims,
     /// A line was too long to be looked at in the usual time.
     looks_long: bool,
     /// How far the server's clock was ahead at the last call that brought a time.
@@ -96,6 +98,7 @@ impl RedisOutbox {
             },
             sent: 0,
             judged_at: 0,
+            untold: Claims::default(),
             looks_long: false,
             ahead: Offset(0),
         })
@@ -192,14 +195,17 @@ impl Outbox for RedisOutbox {
         lease: Duration,
         now: Timestamp,
     ) -> Result<Claims, OutboxError> {
-        let mut claims = Claims::default();
         if max == 0 {
-            return Ok(claims);
+            return Ok(Claims::default());
         }
         let now = self.offset("cannot claim jobs", now)?.server(now);
+        let mut claims = std::mem::take(&mut self.untold);
         match self.claim_into(&mut claims, max, lease, now) {
             // What was claimed already must not be left in nobody's hands.
-            Err(failure) if claims.jobs.is_empty() => Err(failure),
+            Err(failure) if claims.jobs.is_empty() => {
+                self.untold = claims;
+                Err(failure)
+            }
             Ok(()) | Err(_) => {
                 fail::fail_point!("outbox.claimed");
                 Ok(claims)
