@@ -12,6 +12,7 @@ mod kills;
 mod layers;
 mod lost_state;
 mod moves;
+mod producers;
 mod redis;
 mod redis_faults;
 mod scope;

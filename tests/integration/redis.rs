@@ -138,10 +138,16 @@ pub(crate) struct Ended(pub(crate) Child);
 impl Ended {
     /// Waits for the end, which must be a good one, and returns what it printed.
     pub(crate) fn report(&mut self) -> Value {
+        self.report_of(0)
+    }
+
+    /// Waits for an end with this exit code, and returns what it printed.
+    #[track_caller]
+    pub(crate) fn report_of(&mut self, code: i32) -> Value {
         let mut text = String::new();
         let out = self.0.stdout.as_mut().unwrap();
         out.read_to_string(&mut text).unwrap();
-        assert!(self.0.wait().unwrap().success());
+        assert_eq!(self.0.wait().unwrap().code(), Some(code), "{text}");
         serde_json::from_str(&text).unwrap()
     }
 }

@@ -76,8 +76,10 @@ impl RedisOutbox {
         junk: usize,
         now: Timestamp,
     ) -> Result<Option<(u64, u64)>, Failure> {
-        self.transact_once(doing, paths, (paths.len(), junk), Room::Any, |batch| {
-            let (mut merged, mut buried) = (0, 0);
+        let (mut merged, mut buried) = (0, 0);
+        let sent = self.sent;
+        let numbers = (paths.len(), junk);
+        let entered = self.transact_once(doing, paths, numbers, Room::Any, |batch| {
             for (index, (line, job)) in lines.iter().zip(jobs).enumerate() {
                 batch.expect_line(Key::List, index, line);
                 match job {
@@ -93,8 +95,36 @@ impl RedisOutbox {
                     }
                 }
             }
-            (merged, buried)
-        })
+        });
+        if entered.is_err() && self.sent > sent {
+            // It may have arrived all the same.
+            self.unsure = Some(Claims {
+                jobs: Vec::new(),
+                read: lines.len() as u64,
+                merged,
+                buried,
+            });
+        }
+        Ok(entered?.map(|()| (merged, buried)))
+    }
+
+    /// Finds out whether lines were read by a change whose answer was lost; before the next change is sent, which is
+    /// known by the number that is asked for here.
+    pub(super) fn make_sure(&mut self, doing: &str) -> Result<(), Failure> {
+        let Some(unsure) = &self.unsure else {
+            return Ok(());
+        };
+        let name = self.link.keys.name(Key::Sent).to_owned();
+        let done: Option<u64> = self
+            .link
+            .ask(doing, |c| redis::cmd("GET").arg(&name).query(c))?;
+        if done == Some(self.sent) {
+            self.untold.read += unsure.read;
+            self.untold.merged += unsure.merged;
+            self.untold.buried += unsure.buried;
+        }
+        self.unsure = None;
+        Ok(())
     }
 
     /// Returns what may be claimed, oldest first: the order it stands in, and what it is called there.

@@ -74,6 +74,8 @@ pub struct RedisOutbox {
     judged_at: i64,
     /// Lines read by a claim that failed after it: the next one tells them.
     untold: Claims,
+    /// Lines that the last change read, or did not: its answer was lost.
+    unsure: Option<Claims>,
     /// A line was too long to be looked at in the usual time.
     looks_long: bool,
     /// How far the server's clock was ahead at the last call that brought a time.
@@ -99,6 +101,7 @@ impl RedisOutbox {
             sent: 0,
             judged_at: 0,
             untold: Claims::default(),
+            unsure: None,
             looks_long: false,
             ahead: Offset(0),
         })
@@ -199,6 +202,7 @@ impl Outbox for RedisOutbox {
             return Ok(Claims::default());
         }
         let now = self.offset("cannot claim jobs", now)?.server(now);
+        self.make_sure("cannot claim jobs")?;
         let mut claims = std::mem::take(&mut self.untold);
         match self.claim_into(&mut claims, max, lease, now) {
             // What was claimed already must not be left in nobody's hands.

@@ -229,6 +229,7 @@ impl RedisOutbox {
         if batch.is_empty() {
             return Ok(true);
         }
+        self.make_sure(doing)?;
         self.sent += 1;
         let number = self.sent;
         let words = batch.words();
