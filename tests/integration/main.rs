@@ -15,6 +15,7 @@ mod moves;
 mod producers;
 mod redis;
 mod redis_faults;
+mod redis_workers;
 mod scope;
 mod signals;
 mod storm;

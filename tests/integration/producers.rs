@@ -13,7 +13,7 @@ use crate::wiki::Wiki;
 const DEAD: &str = "deep-wiki:outbox:dlq";
 /// Where `scripts/test` has put a Python with the `redis` package.
 const PYTHON: &str = "WIKI_SYNC_TEST_PYTHON";
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 
 /// What the ancestor's producers do, and what they do wrong.
 const PRODUCER: &str = r#"
@@ -70,7 +70,8 @@ fn pythons_client_feeds_a_running_drain_and_its_junk_stops_nobody() {
         // Python writes them as \u escapes, half of them in two.
         let path = format!("wiki-output/쪽 𝄞 {n}.md");
         wiki.write(&path, format!("# 쪽 {n}\n"));
-        paths += &format!("{path}\n");
+        paths.push_str(&path);
+        paths.push('\n');
     }
     let mut producer = Command::new(&python)
         .args(["-X", "utf8", "-c", PRODUCER, &server.url()])

@@ -1,7 +1,7 @@
 //! A Redis server that fails in every way there is under a drain that runs: nothing is lost, no attempt is used, and it
 //! goes on without help.
 
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -11,10 +11,10 @@ use crate::redis::{Ended, LIST, assert_adds_up, on_redis, push, until};
 use crate::wiki::Wiki;
 
 /// How long anything may take that happens soon on a machine that has nothing else to do.
-const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_mins(1);
 
 /// A wiki whose drain probes a server that is away often, and says on `told` what a person is told.
-fn impatient(server: &RedisServer, probes: &str) -> Wiki {
+pub(crate) fn impatient(server: &RedisServer, probes: &str) -> Wiki {
     let mut wiki = on_redis(server, Wiki::with(&[("wiki-output/first.md", "# First\n")]));
     wiki.env
         .insert("WIKI_SYNC_RETRY_PROBES".into(), probes.into());
@@ -50,7 +50,7 @@ fn running(wiki: &Wiki, timeout: &str) -> Ended {
 }
 
 /// Whether HEAD holds the page with this text.
-fn holds(wiki: &Wiki, path: &str, text: &str) -> bool {
+pub(crate) fn holds(wiki: &Wiki, path: &str, text: &str) -> bool {
     wiki.try_git(&["show", &format!("HEAD:{path}")]).out == text
 }
 
@@ -407,121 +407,4 @@ fn an_older_state_of_the_server_costs_nothing_that_a_scan_does_not_find() {
         let commits = wiki.git(&["log", "--format=%h", "--", path]);
         assert_eq!(commits.lines().count(), 1, "{path}: {commits}");
     }
-}
-
-/// Pushes a line and tells the worker to stop in the same moment, again and again: every page arrives.
-fn pushed_while_it_is_told_to_stop(rounds: usize) {
-    let server = RedisServer::start();
-    let wiki = impatient(&server, "0.1, 0.2");
-    wiki.drain();
-    let mut pages = Vec::new();
-    for n in 0..rounds {
-        server.cli(&["CONFIG", "RESETSTAT"]);
-        let drain = wiki
-            .binary()
-            .args(["drain", "--no-scan", "--timeout", "60"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let mut drain = Ended(drain.unwrap());
-        // It has looked twice, so it is past its start and waits.
-        until(SOON, "an idle worker", || {
-            let stats = server.cli(&["INFO", "commandstats"]);
-            let counted = stats.matches("cmdstat_zrange:calls=").count() > 0;
-            counted && !stats.contains("cmdstat_zrange:calls=1,")
-        });
-        let page = (format!("wiki-output/{n}.md"), format!("# {n}\n"));
-        wiki.write(&page.0, &page.1);
-        let stop = signal(&drain.0);
-        push(&server, &page.0);
-        stop.join().unwrap();
-        // The line may lie there still, which is "try later".
-        let code = drain.0.wait().unwrap().code();
-        assert!(matches!(code, Some(0 | 75)), "round {n}: {code:?}");
-        pages.push(page);
-    }
-    wiki.json(0, &["drain", "--no-scan"]);
-    for (path, text) in &pages {
-        assert!(holds(&wiki, path, text), "{path}");
-        let commits = wiki.git(&["log", "--format=%h", "--", path]);
-        assert_eq!(commits.lines().count(), 1, "{path}: {commits}");
-    }
-    let status = wiki.json(0, &["status"]);
-    assert_eq!(status["fresh"], true, "{status}");
-    wiki.assert_in_sync();
-}
-
-/// Sends SIGTERM beside whatever else happens.
-fn signal(child: &Child) -> std::thread::JoinHandle<()> {
-    let pid = child.id().to_string();
-    std::thread::spawn(move || {
-        let kill = Command::new("kill").args(["-TERM", &pid]).status();
-        assert!(kill.unwrap().success());
-    })
-}
-
-#[test]
-fn a_line_pushed_while_the_worker_is_told_to_stop_is_done_once() {
-    pushed_while_it_is_told_to_stop(20);
-}
-
-#[test]
-#[ignore = "five hundred workers, one after the other"]
-fn five_hundred_lines_pushed_while_the_worker_is_told_to_stop_are_done_once() {
-    pushed_while_it_is_told_to_stop(500);
-}
-
-#[test]
-fn a_page_edited_after_its_worker_was_killed_gets_its_new_text() {
-    let server = RedisServer::start();
-    let wiki = impatient(&server, "0.1, 0.2");
-    wiki.drain();
-    for (n, point) in ["outbox.read", "drain.claimed", "drain.applied#1"]
-        .iter()
-        .enumerate()
-    {
-        wiki.write("wiki-output/first.md", format!("# Old {n}\n"));
-        push(&server, "wiki-output/first.md");
-        assert!(wiki.killed_at(point, &["drain", "--no-scan"]), "{point}");
-        wiki.write("wiki-output/first.md", format!("# New {n}\n"));
-        push(&server, "wiki-output/first.md");
-        wiki.json(0, &["drain", "--no-scan"]);
-        let text = format!("# New {n}\n");
-        assert!(holds(&wiki, "wiki-output/first.md", &text), "{point}");
-        wiki.assert_in_sync();
-    }
-}
-
-#[test]
-fn five_workers_stopped_with_a_job_that_waits_for_its_retry_use_no_attempt_of_it() {
-    let server = RedisServer::start();
-    let wiki = impatient(&server, "0.1, 0.2");
-    wiki.drain();
-    wiki.write("wiki-output/first.md", "# Second\n");
-    let line = json!({"output_path": "wiki-output/first.md", "retry": 3}).to_string();
-    server.cli(&["RPUSH", LIST, &line]);
-    // No folder can be made there, so the vectors are away and the job is held.
-    std::fs::remove_dir_all(wiki.root().join(".wiki-sync/vectors")).unwrap();
-    wiki.write(".wiki-sync/vectors", "");
-    for _ in 0..5 {
-        let drain = wiki
-            .binary()
-            .args(["drain", "--no-scan", "--timeout", "60"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let mut drain = Ended(drain.unwrap());
-        until(SOON, "the job in hand and back", || {
-            let held = server.cli(&["ZCARD", "{deep-wiki:outbox}:held:vectors"]);
-            held == "1" && server.cli(&["LLEN", LIST]) == "0"
-        });
-        signal(&drain.0).join().unwrap();
-        drain.0.wait().unwrap();
-    }
-    let status = wiki.json(0, &["status"]);
-    assert_eq!(status["held"][0]["attempts"], 3, "{status}");
-    assert_eq!(status["outbox"]["dead"], 0);
-    wiki.remove(".wiki-sync/vectors");
-    wiki.drain();
-    wiki.assert_in_sync();
 }

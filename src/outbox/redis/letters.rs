@@ -292,12 +292,11 @@ impl RedisOutbox {
             let gone = self.transact_once(doing, &paths, (jobs, 0), room, |batch| {
                 let mut places = Vec::new();
                 for (place, line, letter) in &meant {
-                    let is_gone = match letter.page() {
-                        Some(page) => end_page(batch, page, letter.id, put_back),
-                        None => {
-                            batch.forget_field(Key::Junk, letter.field.clone());
-                            true
-                        }
+                    let is_gone = if let Some(page) = letter.page() {
+                        end_page(batch, page, letter.id, put_back)
+                    } else {
+                        batch.forget_field(Key::Junk, letter.field.clone());
+                        true
                     };
                     if is_gone {
                         batch.expect_line(Key::DeadList, *place, line);

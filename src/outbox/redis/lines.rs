@@ -78,17 +78,17 @@ impl RedisOutbox {
     ) -> Result<Vec<Line>, Failure> {
         let name = self.link.keys.name(list).to_owned();
         let script = &self.scripts.peek;
-        type Flat = Vec<(usize, Vec<u8>)>;
-        let flat: Result<Flat, Failure> = self.link.ask_about_lines(doing, self.looks_long, |c| {
-            Link::run(c, script, |cmd| {
-                cmd.arg(1)
-                    .arg(&name)
-                    .arg(from)
-                    .arg(most.min(PIECE))
-                    .arg(longest)
-                    .arg(MOST_BYTES);
-            })
-        });
+        let flat: Result<Vec<(usize, Vec<u8>)>, Failure> =
+            self.link.ask_about_lines(doing, self.looks_long, |c| {
+                Link::run(c, script, |cmd| {
+                    cmd.arg(1)
+                        .arg(&name)
+                        .arg(from)
+                        .arg(most.min(PIECE))
+                        .arg(longest)
+                        .arg(MOST_BYTES);
+                })
+            });
         // Next time it gets the time that it needs: the server does nothing else meanwhile, and it must not lie there for
         // good. Whether the server is there at all is asked before.
         self.looks_long |= self.link.was_late;

@@ -221,12 +221,11 @@ impl ConnectionLike for Wire {
 
 /// Connects to the first of a host's addresses that answers.
 fn tcp(host: &str, port: u16, until: Until) -> io::Result<Timed<TcpStream>> {
-    let addresses: Vec<SocketAddr> = match host.parse::<IpAddr>() {
-        Ok(address) => vec![SocketAddr::new(address, port)],
-        Err(_) => {
-            let host = host.to_owned();
-            beside(until, move || Ok((host, port).to_socket_addrs()?.collect()))?
-        }
+    let addresses: Vec<SocketAddr> = if let Ok(address) = host.parse::<IpAddr>() {
+        vec![SocketAddr::new(address, port)]
+    } else {
+        let host = host.to_owned();
+        beside(until, move || Ok((host, port).to_socket_addrs()?.collect()))?
     };
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     let mut others = u32::try_from(addresses.len()).unwrap_or(u32::MAX);

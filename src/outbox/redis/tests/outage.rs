@@ -246,8 +246,9 @@ fn a_network_that_falls_silent_is_down_in_two_seconds_each_call() {
     assert_eq!(take(&mut outbox, 9).len(), 3);
 }
 
-/// A way to the server that loses the answer to the first change that is sent through it, and the connection with it.
-fn losing_one_answer(server: &RedisServer) -> u16 {
+/// A way to the server that loses the answer to the first change that is sent through it, and the connection with it;
+/// and takes no other while it is deaf.
+fn losing_one_answer(server: &RedisServer, is_deaf: std::sync::Arc<AtomicBool>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
     let to = server.port();
@@ -267,6 +268,10 @@ fn losing_one_answer(server: &RedisServer) -> u16 {
                 };
                 if is_lost && bytes.starts_with(b"*1\r\n$4\r\ndone") {
                     has_lost = true;
+                    drop(from);
+                    while is_deaf.load(Ordering::SeqCst) {
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
                     break;
                 }
                 if from.write_all(&bytes[..count]).is_err() {
@@ -285,13 +290,41 @@ fn a_claim_whose_answer_was_lost_is_not_stranded() {
     // All scripts are known, so that each is sent once.
     let warm = take(&mut outbox(&server), 1);
     assert_eq!(ack(&mut outbox(&server), warm), 0);
-    let url = format!("redis://127.0.0.1:{}/0", losing_one_answer(&server));
+    let port = losing_one_answer(&server, std::sync::Arc::default());
+    let url = format!("redis://127.0.0.1:{port}/0");
     let mut outbox = RedisOutbox::open(settings(url)).expect("opens");
     let claims = take(&mut outbox, 9);
     assert_eq!(claims.len(), 2, "the claim was sent again, and known again");
     assert_eq!(outbox.counts(NOW).expect("counts").in_flight, 2);
     assert_eq!(ack(&mut outbox, claims), 0);
     assert_empty(&server);
+}
+
+#[test]
+fn lines_read_by_a_claim_whose_answer_never_came_are_told_by_the_next() {
+    let server = RedisServer::start();
+    // All scripts are known, so that each is sent once.
+    push_many(&server, "warm", 1);
+    let warm = take(&mut outbox(&server), 1);
+    assert_eq!(ack(&mut outbox(&server), warm), 0);
+    push_many(&server, "page", 3);
+    server.cli(&["RPUSH", LIST, "junk"]);
+    let is_deaf = std::sync::Arc::new(AtomicBool::new(true));
+    let port = losing_one_answer(&server, is_deaf.clone());
+    let url = format!("redis://127.0.0.1:{port}/0");
+    let mut outbox = RedisOutbox::open(settings(url)).expect("opens");
+    let failure = outbox.claim(9, LEASE, NOW).expect_err("no answer");
+    assert_eq!(failure.kind, FailureKind::Down, "{failure}");
+    assert_eq!(server.cli(&["LLEN", LIST]), "0", "it was done");
+    is_deaf.store(false, Ordering::SeqCst);
+    let claims = outbox.claim(9, LEASE, NOW).expect("claim");
+    assert_eq!(
+        (claims.read, claims.buried, claims.jobs.len()),
+        (4, 1, 3),
+        "{claims:?}"
+    );
+    let next = outbox.claim(9, LEASE, NOW).expect("claim");
+    assert_eq!(next, Claims::default());
 }
 
 #[test]
