@@ -231,18 +231,16 @@ fn environment() -> Result<Vec<(String, String)>, CommandError> {
     Ok(ours)
 }
 
-pub(crate) use wired::{backlinks, broken, conflicts, orphans, search};
+pub(crate) use wired::{graph_db, search};
 
 /// What stands behind the settings today.
 mod wired {
     use uuid::Uuid;
 
     use super::Workspace;
-    use crate::cli::commands::graph::{GraphError, Row};
     use crate::cli::commands::search::Found;
     use crate::model::Failure;
     use crate::outbox::{self, Clock, Outbox, Owner, RedisSettings};
-    use crate::query::graph::{self, BrokenRow, ConflictRow, FindError, LinkRow, PageRow};
     use crate::state::{Receipts, open_db};
     use crate::stores::Store;
     use crate::stores::git::{GitSettings, GitStore};
@@ -333,103 +331,9 @@ mod wired {
             .collect())
     }
 
-    /// Returns the links to the page that `name` means.
-    pub(crate) fn backlinks(ws: &Workspace, name: &str) -> Result<Vec<Row>, GraphError> {
-        let db = graph_db(ws)?;
-        match graph::backlinks(&db, ws.wiki.pages_dir(), name) {
-            Ok(rows) => Ok(rows.into_iter().map(Row::from).collect()),
-            Err(FindError::Failed(failure)) => Err(GraphError::Failed(failure)),
-            Err(e @ (FindError::None(_) | FindError::Several { .. })) => {
-                Err(GraphError::NotOnePage(e.to_string()))
-            }
-        }
-    }
-
-    /// Returns the links that lead to no page, or could lead to several.
-    pub(crate) fn broken(ws: &Workspace) -> Result<Vec<Row>, Failure> {
-        Ok(into_rows(graph::broken(&graph_db(ws)?)?))
-    }
-
-    /// Returns the pages that no other page links to.
-    pub(crate) fn orphans(ws: &Workspace) -> Result<Vec<Row>, Failure> {
-        Ok(into_rows(graph::orphans(&graph_db(ws)?)?))
-    }
-
-    /// Returns the pages whose paths differ only by case or Unicode form.
-    pub(crate) fn conflicts(ws: &Workspace) -> Result<Vec<Row>, Failure> {
-        Ok(into_rows(graph::conflicts(&graph_db(ws)?)?))
-    }
-
-    fn graph_db(ws: &Workspace) -> Result<rusqlite::Connection, Failure> {
+    /// Opens the database that holds the graph, for reading.
+    pub(crate) fn graph_db(ws: &Workspace) -> Result<rusqlite::Connection, Failure> {
         ws.state.create()?;
         open_db(&ws.state.database())
-    }
-
-    fn into_rows<T: Into<Row>>(rows: Vec<T>) -> Vec<Row> {
-        rows.into_iter().map(Into::into).collect()
-    }
-
-    impl From<LinkRow> for Row {
-        fn from(link: LinkRow) -> Self {
-            Self {
-                path: link.path,
-                title: link.title,
-                kind: link.kind,
-                label: link.label,
-                anchor: link.anchor,
-                target: Some(link.target),
-                line: Some(link.line),
-                ambiguous: None,
-                leads_to: None,
-            }
-        }
-    }
-
-    impl From<BrokenRow> for Row {
-        fn from(link: BrokenRow) -> Self {
-            Self {
-                path: link.path,
-                title: link.title,
-                kind: link.kind,
-                label: link.label,
-                anchor: link.anchor,
-                target: Some(link.target),
-                line: Some(link.line),
-                ambiguous: Some(link.ambiguous),
-                leads_to: link.leads_to,
-            }
-        }
-    }
-
-    impl From<ConflictRow> for Row {
-        fn from(page: ConflictRow) -> Self {
-            Self {
-                path: page.path,
-                title: page.title,
-                kind: page.kind.into(),
-                label: page.label,
-                anchor: page.anchor,
-                target: Some(page.with.join(", ")),
-                line: None,
-                ambiguous: None,
-                leads_to: None,
-            }
-        }
-    }
-
-    impl From<PageRow> for Row {
-        fn from(page: PageRow) -> Self {
-            Self {
-                path: page.path,
-                title: page.title,
-                kind: page.kind.into(),
-                label: page.label,
-                anchor: page.anchor,
-                target: None,
-                line: None,
-                ambiguous: None,
-                leads_to: None,
-            }
-        }
     }
 }

@@ -76,11 +76,7 @@ impl Out {
 
     /// Prints a line of the result.
     pub(crate) fn line(&mut self, text: impl Display) {
-        if self.failed.is_none()
-            && let Err(e) = writeln!(self.sink, "{text}")
-        {
-            self.failed = Some(e);
-        }
+        self.write(|sink| writeln!(sink, "{text}"));
     }
 
     /// Prints a line that tells how it went; not with `--quiet`.
@@ -104,6 +100,15 @@ impl Out {
         match serde_json::to_string_pretty(value) {
             Ok(text) => self.line(text),
             Err(e) => self.failed = Some(e.into()),
+        }
+    }
+
+    /// Prints a result that is written piece by piece.
+    pub(crate) fn write(&mut self, result: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+        if self.failed.is_none()
+            && let Err(e) = result(&mut self.sink)
+        {
+            self.failed = Some(e);
         }
     }
 

@@ -23,6 +23,7 @@ use crate::engine::Silent;
 use crate::engine::drain::{DrainOptions, drain};
 use crate::engine::verify::verify;
 use crate::model::{Labels, StoreName};
+use crate::query::graph::{self, More};
 
 /// Show the whole journey on a small wiki in a temporary git repository
 #[derive(Debug, clap::Args)]
@@ -274,7 +275,8 @@ impl Journey {
     }
 
     fn backlinks(&self, page: &str, from: &[&str]) -> Result<Vec<String>, CommandError> {
-        let rows = open::backlinks(&self.open()?, page)?;
+        let ws = self.open()?;
+        let rows = graph::backlinks(&open::graph_db(&ws)?, ws.wiki.pages_dir(), page)?;
         let mut found: Vec<_> = rows.iter().map(|row| row.path.as_str()).collect();
         found.dedup();
         expect(
@@ -285,22 +287,23 @@ impl Journey {
     }
 
     fn broken(&self, targets: &[&str]) -> Result<Vec<String>, CommandError> {
-        let rows = open::broken(&self.open()?)?;
-        let mut found: Vec<_> = rows
+        let rows = graph::broken(&open::graph_db(&self.open()?)?)?;
+        let links: Vec<(&str, &str)> = rows
             .iter()
-            .filter_map(|row| row.target.as_deref())
+            .filter_map(|row| match &row.more {
+                More::Broken { target, .. } => Some((row.path.as_str(), target.as_str())),
+                _ => None,
+            })
             .collect();
+        let mut found: Vec<_> = links.iter().map(|(_, target)| *target).collect();
         found.sort_unstable();
         expect(
             found == targets,
             &format!("the broken links are {targets:?}, not {found:?}"),
         )?;
-        Ok(rows
+        Ok(links
             .iter()
-            .map(|row| {
-                let target = row.target.as_deref().unwrap_or_default();
-                format!("broken: {} links to {target:?}", row.path)
-            })
+            .map(|(path, target)| format!("broken: {path} links to {target:?}"))
             .collect())
     }
 

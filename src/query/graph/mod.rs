@@ -1,9 +1,20 @@
-//! Questions to the graph: who links here, what is broken, what nobody links to.
+//! Questions to the graph: who links here, what is broken, what hangs together.
+//!
+//! | file | what |
+//! |---|---|
+//! | here | questions that SQLite answers by an index |
+//! | `net.rs` | the graph in memory, for questions that walk |
+//! | `export.rs` | the whole graph for other programs |
 //!
 //! Every row has `path`, `title`, `kind`, `label` and `anchor`, and every list the same order on every run.
 
-use rusqlite::{Connection, Row, params};
+pub mod export;
+mod net;
+
+use rusqlite::{Connection, params};
 use serde::Serialize;
+
+pub use self::net::{Direction, Net, Through};
 
 use crate::model::Failure;
 use crate::state::db_failure;
@@ -12,78 +23,82 @@ use crate::stores::graph::{find_pages, placeholder_key};
 /// Candidates that an error names at most.
 const CANDIDATES: usize = 20;
 
-/// A link, seen from the page that it leads to.
+/// One row of an answer: a page, or a link with the page that it stands in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct LinkRow {
-    /// The page that links.
+pub struct Row {
+    /// The page; of another node its name with the kind in front (`tag:rust`, `placeholder:new page`).
     pub path: String,
     /// Its title.
     pub title: String,
-    /// `wikilink`, `markdown` or `embed`.
+    /// Of a link `wikilink`, `markdown`, `embed`, `tag` or `symbol`; of a node `page`, `placeholder`, `tag` or
+    /// `symbol`; `conflict` of a page in conflict with others.
     pub kind: String,
-    /// The visible text, where it is not the target itself.
+    /// The link's visible text, where it is not the target itself.
     pub label: Option<String>,
-    /// The part after `#`.
+    /// The link's part after `#`.
     pub anchor: Option<String>,
-    /// The target as written.
-    pub target: String,
-    /// Line in the file, from 1.
-    pub line: i64,
+    /// What this question adds.
+    #[serde(flatten)]
+    pub more: More,
 }
 
-/// A link that leads to no page, or could lead to several.
+/// What a question adds to its rows; in JSON its fields stand among the row's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct BrokenRow {
-    /// The page that links.
-    pub path: String,
-    /// Its title.
-    pub title: String,
-    /// `wikilink`, `markdown` or `embed`.
-    pub kind: String,
-    /// The visible text, where it is not the target itself.
-    pub label: Option<String>,
-    /// The part after `#`.
-    pub anchor: Option<String>,
-    /// The target as written.
-    pub target: String,
-    /// Line in the file, from 1.
-    pub line: i64,
-    /// Whether several pages are equally good; else there is none.
-    pub ambiguous: bool,
-    /// The page that an ambiguous link was decided to lead to.
-    pub leads_to: Option<String>,
-}
-
-/// A page by itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct PageRow {
-    /// The page.
-    pub path: String,
-    /// Its title.
-    pub title: String,
-    /// Always `page`.
-    pub kind: &'static str,
-    /// Always `None`.
-    pub label: Option<String>,
-    /// Always `None`.
-    pub anchor: Option<String>,
-}
-
-/// A page whose path differs from another's only by case or Unicode normal form.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ConflictRow {
-    /// The page.
-    pub path: String,
-    /// Its title.
-    pub title: String,
-    /// Always `conflict`.
-    pub kind: &'static str,
-    /// Always `None`.
-    pub label: Option<String>,
-    /// Always `None`.
-    pub anchor: Option<String>,
-    /// The others' paths, in the order of their bytes.
-    pub with: Vec<String>,
+#[serde(untagged)]
+pub enum More {
+    /// Nothing.
+    Nothing {},
+    /// A link.
+    Link {
+        /// The target as written.
+        target: String,
+        /// Line in the file, from 1.
+        line: i64,
+    },
+    /// A link that leads to no page, or could lead to several.
+    Broken {
+        /// The target as written.
+        target: String,
+        /// Line in the file, from 1.
+        line: i64,
+        /// Whether several pages are equally good; else there is none.
+        ambiguous: bool,
+        /// The page that an ambiguous link was decided to lead to.
+        leads_to: Option<String>,
+    },
+    /// A page whose path differs from others' only by case or Unicode normal form.
+    Conflict {
+        /// The others' paths, in the order of their bytes.
+        with: Vec<String>,
+    },
+    /// A node near another one.
+    Near {
+        /// Steps to it.
+        distance: u32,
+        /// The node by which it was reached first.
+        through: String,
+    },
+    /// A node on a way; the row's link leads on to the next node, that of the last row is none.
+    Step {
+        /// Steps from the start.
+        distance: u32,
+        /// Whether the link to the next node is walked against its direction.
+        against: bool,
+    },
+    /// A page with its number of links.
+    Hub {
+        /// Other pages that link to it.
+        links_in: u32,
+        /// Other pages that it links to.
+        links_out: u32,
+    },
+    /// A page of a component.
+    Member {
+        /// The component's number, from 1, the largest first.
+        component: u32,
+        /// How many pages it has.
+        size: u32,
+    },
 }
 
 /// Why a name is not one page.
@@ -105,6 +120,32 @@ pub enum FindError {
     Failed(#[from] Failure),
 }
 
+impl Row {
+    /// Returns the row of a node by itself.
+    fn node(path: String, title: String, kind: &str, more: More) -> Self {
+        Self {
+            path,
+            title,
+            kind: kind.into(),
+            label: None,
+            anchor: None,
+            more,
+        }
+    }
+}
+
+/// Reads the first five columns: path, title, kind, label, anchor.
+fn link_row(row: &rusqlite::Row<'_>, more: More) -> rusqlite::Result<Row> {
+    Ok(Row {
+        path: row.get(0)?,
+        title: row.get(1)?,
+        kind: row.get(2)?,
+        label: row.get(3)?,
+        anchor: row.get(4)?,
+        more,
+    })
+}
+
 fn failed(error: &rusqlite::Error) -> Failure {
     db_failure("cannot read the graph", error)
 }
@@ -112,7 +153,7 @@ fn failed(error: &rusqlite::Error) -> Failure {
 fn rows<T>(
     db: &Connection,
     sql: &str,
-    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
     params: impl rusqlite::Params,
 ) -> Result<Vec<T>, Failure> {
     let run = || -> rusqlite::Result<Vec<T>> {
@@ -147,19 +188,12 @@ pub fn backlinks(
     db: &Connection,
     pages_dir: &str,
     path_or_name: &str,
-) -> Result<Vec<LinkRow>, FindError> {
+) -> Result<Vec<Row>, FindError> {
     const SELECT: &str = "SELECT l.path, p.title, l.kind, l.label, l.anchor, l.target, l.line
          FROM graph_links AS l JOIN graph_pages AS p ON p.path = l.path";
-    let read = |row: &Row<'_>| {
-        Ok(LinkRow {
-            path: row.get(0)?,
-            title: row.get(1)?,
-            kind: row.get(2)?,
-            label: row.get(3)?,
-            anchor: row.get(4)?,
-            target: row.get(5)?,
-            line: row.get(6)?,
-        })
+    let read = |row: &rusqlite::Row<'_>| {
+        let (target, line) = (row.get(5)?, row.get(6)?);
+        link_row(row, More::Link { target, line })
     };
     match find_page(db, pages_dir, path_or_name) {
         Ok(page) => {
@@ -186,7 +220,7 @@ pub fn backlinks(
 ///
 /// # Errors
 /// `Busy`, `Refused` and `Down`, as [`db_failure`] sorts them.
-pub fn broken(db: &Connection) -> Result<Vec<BrokenRow>, Failure> {
+pub fn broken(db: &Connection) -> Result<Vec<Row>, Failure> {
     rows(
         db,
         "SELECT l.path, p.title, l.kind, l.label, l.anchor, l.target, l.line, l.ambiguous, l.dst, l.ordinal
@@ -194,17 +228,13 @@ pub fn broken(db: &Connection) -> Result<Vec<BrokenRow>, Failure> {
          WHERE l.leads_to = 'placeholder' OR l.ambiguous <> 0
          ORDER BY l.path, l.ordinal",
         |row| {
-            Ok(BrokenRow {
-                path: row.get(0)?,
-                title: row.get(1)?,
-                kind: row.get(2)?,
-                label: row.get(3)?,
-                anchor: row.get(4)?,
+            let more = More::Broken {
                 target: row.get(5)?,
                 line: row.get(6)?,
                 ambiguous: row.get(7)?,
                 leads_to: row.get(8)?,
-            })
+            };
+            link_row(row, more)
         },
         params![],
     )
@@ -214,18 +244,13 @@ pub fn broken(db: &Connection) -> Result<Vec<BrokenRow>, Failure> {
 ///
 /// # Errors
 /// `Busy`, `Refused` and `Down`, as [`db_failure`] sorts them.
-pub fn orphans(db: &Connection) -> Result<Vec<PageRow>, Failure> {
+pub fn orphans(db: &Connection) -> Result<Vec<Row>, Failure> {
     rows(
         db,
         "SELECT path, title FROM orphan_pages ORDER BY path",
         |row| {
-            Ok(PageRow {
-                path: row.get(0)?,
-                title: row.get(1)?,
-                kind: "page",
-                label: None,
-                anchor: None,
-            })
+            let (path, title) = (row.get(0)?, row.get(1)?);
+            Ok(Row::node(path, title, "page", More::Nothing {}))
         },
         params![],
     )
@@ -235,7 +260,7 @@ pub fn orphans(db: &Connection) -> Result<Vec<PageRow>, Failure> {
 ///
 /// # Errors
 /// `Busy`, `Refused` and `Down`, as [`db_failure`] sorts them.
-pub fn conflicts(db: &Connection) -> Result<Vec<ConflictRow>, Failure> {
+pub fn conflicts(db: &Connection) -> Result<Vec<Row>, Failure> {
     let found = rows(
         db,
         "SELECT key, path, title FROM graph_pages WHERE key IN
@@ -248,17 +273,15 @@ pub fn conflicts(db: &Connection) -> Result<Vec<ConflictRow>, Failure> {
     Ok(found
         .chunk_by(same_key)
         .flat_map(|pages| {
-            pages.iter().map(|(_, path, title)| ConflictRow {
-                path: path.clone(),
-                title: title.clone(),
-                kind: "conflict",
-                label: None,
-                anchor: None,
-                with: pages
-                    .iter()
-                    .map(|(_, other, _)| other.clone())
-                    .filter(|other| other != path)
-                    .collect(),
+            pages.iter().map(|(_, path, title)| {
+                let others = pages.iter().map(|(_, other, _)| other);
+                let with = others.filter(|&other| other != path).cloned().collect();
+                Row::node(
+                    path.clone(),
+                    title.clone(),
+                    "conflict",
+                    More::Conflict { with },
+                )
             })
         })
         .collect())
@@ -275,7 +298,7 @@ mod tests {
     use crate::stores::graph::GraphStore;
 
     /// A graph of pages, on disk, seen by a second connection as the command line sees it.
-    fn graph(pages: &[(&str, &str)]) -> (tempfile::TempDir, Connection) {
+    pub(super) fn graph(pages: &[(&str, &str)]) -> (tempfile::TempDir, Connection) {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("wiki.db");
         let changes: Vec<Change> = pages
@@ -292,8 +315,8 @@ mod tests {
         (dir, db)
     }
 
-    fn paths<T>(rows: &[T], path: impl Fn(&T) -> &str) -> Vec<&str> {
-        rows.iter().map(path).collect()
+    pub(super) fn paths(rows: &[Row]) -> Vec<&str> {
+        rows.iter().map(|row| row.path.as_str()).collect()
     }
 
     #[test]
@@ -317,7 +340,7 @@ mod tests {
             assert_eq!(backlinks(&db, "w", name).expect(name), links, "{name}");
         }
         let missing = backlinks(&db, "w", "New Page").expect("a placeholder");
-        assert_eq!(paths(&missing, |row| &row.path), ["w/b.md", "w/c.md"]);
+        assert_eq!(paths(&missing), ["w/b.md", "w/c.md"]);
         assert_eq!(
             backlinks(&db, "w", "nothing"),
             Err(FindError::None("nothing".into()))
@@ -365,7 +388,15 @@ mod tests {
         let rows: Vec<_> = broken(&db)
             .expect("readable")
             .into_iter()
-            .map(|row| (row.path, row.target, row.line, row.ambiguous, row.leads_to))
+            .map(|row| match row.more {
+                More::Broken {
+                    target,
+                    line,
+                    ambiguous,
+                    leads_to,
+                } => (row.path, target, line, ambiguous, leads_to),
+                other => panic!("{other:?}"),
+            })
             .collect();
         let row = |path: &str, target: &str, line, leads_to: Option<&str>| {
             (
@@ -390,7 +421,7 @@ mod tests {
     fn a_page_that_only_links_to_itself_is_an_orphan() {
         let (_dir, db) = graph(&[("w/a.md", "[[b]]"), ("w/b.md", ""), ("w/c.md", "[[c]]")]);
         let rows = orphans(&db).expect("readable");
-        assert_eq!(paths(&rows, |row| &row.path), ["w/a.md", "w/c.md"]);
+        assert_eq!(paths(&rows), ["w/a.md", "w/c.md"]);
     }
 
     #[test]
@@ -407,7 +438,10 @@ mod tests {
         let rows = conflicts(&db).expect("readable");
         assert_eq!(
             rows.iter()
-                .map(|row| (row.path.as_str(), row.with.join(" ")))
+                .map(|row| match &row.more {
+                    More::Conflict { with } => (row.path.as_str(), with.join(" ")),
+                    other => panic!("{other:?}"),
+                })
                 .collect::<Vec<_>>(),
             [
                 ("w/Finance/a.md", "w/finance/a.md".into()),
