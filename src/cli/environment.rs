@@ -1,7 +1,7 @@
 //! What git hands to its hooks must not lead us elsewhere.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt as _;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -36,6 +36,11 @@ pub(crate) fn scrub() -> Result<(), CommandError> {
     }
     again.args(args);
     for name in theirs {
+        if let Some(value) = std::env::var_os(&name)
+            && name.as_bytes().starts_with(CONFIGURATION)
+        {
+            again.env(aside(&name), value);
+        }
         again.env_remove(name);
     }
     // Returns only when it fails.
@@ -45,6 +50,25 @@ pub(crate) fn scrub() -> Result<(), CommandError> {
         &error,
     )
     .hint("unset every GIT_* variable before the call"))
+}
+
+/// Returns the variables by which the user's own git is configured, as he set them: for asking that git about itself.
+pub(crate) fn git_configuration() -> Vec<(OsString, OsString)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| {
+            let name = name.as_bytes().strip_prefix(ASIDE)?;
+            Some((OsStr::from_bytes(name).to_owned(), value))
+        })
+        .collect()
+}
+
+/// How the variables begin that configure git, and lead it nowhere.
+const CONFIGURATION: &[u8] = b"GIT_CONFIG";
+/// What their names begin with while they are put aside.
+const ASIDE: &[u8] = b"ASIDE_FROM_WIKI_SYNC_";
+
+fn aside(name: &OsStr) -> OsString {
+    OsString::from_vec([ASIDE, name.as_bytes()].concat())
 }
 
 fn foreign(names: impl Iterator<Item = OsString>) -> Vec<OsString> {

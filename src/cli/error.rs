@@ -4,6 +4,7 @@ use std::error::Error;
 
 use super::exit::Exit;
 use crate::config::{ConfigError, Origin};
+use crate::hooks::HooksError;
 use crate::model::{Failure, FailureKind};
 
 /// What ends a command early.
@@ -80,6 +81,19 @@ impl From<Failure> for CommandError {
         Self {
             hints: failure.hint.into_iter().collect(),
             ..Self::new(failure.reason).exit(exit)
+        }
+    }
+}
+
+impl From<HooksError> for CommandError {
+    fn from(error: HooksError) -> Self {
+        match error {
+            HooksError::Refused { reason, hints } => Self {
+                hints,
+                ..Self::new(reason).exit(Exit::Refused)
+            },
+            HooksError::Git(_) => Self::new(error.to_string()),
+            HooksError::Io { doing, source } => Self::caused(format!("cannot {doing}"), &source),
         }
     }
 }

@@ -5,10 +5,12 @@
 //! | [`scan`] | finds whatever nobody announced: pages against receipts and HEAD |
 //! | [`drain`] | claims, applies, settles, until nothing is due |
 //! | [`verify`] | reads the real stores and names every difference |
+//! | [`announce`] | compares HEAD with what was last seen of it, for hooks |
 //! | [`alert`] | tells a person once of each incident |
 //! | [`bounds`] | drops the oldest dead letters beyond their bounds |
 
 pub mod alert;
+pub mod announce;
 mod apply;
 mod batch;
 pub mod bounds;

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use super::alert::{Event, Subject};
+use super::announce;
 use super::drain::{DrainOptions, LEAST_WAIT, Run};
 use super::report::{gather, trouble};
 use super::scan::Scan;
@@ -40,11 +41,19 @@ impl Run<'_> {
                 parts.outbox.release(Some(name), now)?;
             }
         }
+        let hints = parts.state.take_hints()?;
+        if hints.is_some() {
+            // Where HEAD cannot be compared, the scan finds what they meant; without a scan they stay.
+            let _ = announce::catch_up(parts, now);
+        }
         let counts = parts.outbox.counts(now)?;
         // Lines that nobody has read are counted when they are, or at the end.
         self.report.enqueued = counts.waiting - counts.unread + counts.delayed + counts.held;
         if self.options.scan {
             self.scan(parts, now, progress)?;
+            if let Some(hints) = hints {
+                hints.answer()?;
+            }
         }
         Ok(())
     }

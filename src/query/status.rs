@@ -8,6 +8,7 @@ use crate::engine::Parts;
 use crate::engine::alert::AlertStatus;
 use crate::engine::report::{Skipped, Trouble, trouble};
 use crate::engine::scan::Scan;
+use crate::hooks::status::HooksStatus;
 use crate::model::{Failure, FailureKind, StoreName, Timestamp};
 use crate::outbox::{Pending, Standing};
 
@@ -22,6 +23,9 @@ pub struct StatusReport {
     pub stores: BTreeMap<&'static str, StoreStatus>,
     /// The watcher.
     pub watch: WatchStatus,
+    /// Git's hooks, where git could be asked about them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hooks: Option<HooksStatus>,
     /// Who is told of incidents, where anybody is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alerts: Option<AlertStatus>,
@@ -52,6 +56,8 @@ pub struct OutboxStatus {
     pub held: u64,
     /// Dead letters.
     pub dead: u64,
+    /// Left by hooks that could not announce what they had to; the next drain answers them.
+    pub hints: u64,
     /// Milliseconds since the epoch when the oldest waiting job was enqueued.
     pub oldest: Option<i64>,
     /// What a person should know of it although everything works.
@@ -140,6 +146,7 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
             in_flight: counts.in_flight,
             held: counts.held,
             dead: counts.dead,
+            hints: parts.state.hints()?,
             oldest: pending.iter().map(|job| job.since.0).min(),
             notes: parts.outbox.notes(),
         },

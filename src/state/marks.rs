@@ -140,6 +140,31 @@ impl Receipts {
         })
     }
 
+    /// Sets a lasting value where it still is what the caller has read (`None`: not made yet); says whether it was.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn replace_meta(
+        &mut self,
+        key: &str,
+        read: Option<&str>,
+        value: &str,
+    ) -> Result<bool, Failure> {
+        with_write(&mut self.db, "cannot write wiki.db", |tx| {
+            let changed = match read {
+                Some(read) => tx.execute(
+                    "UPDATE meta SET value = ?3 WHERE key = ?1 AND value = ?2",
+                    params![key, read, value],
+                )?,
+                None => tx.execute(
+                    "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+                    params![key, value],
+                )?,
+            };
+            Ok(changed > 0)
+        })
+    }
+
     /// Returns a lasting value by its key, making it with `make` at the first call.
     ///
     /// # Errors

@@ -7,10 +7,12 @@
 //! | `vectors/` | the Qdrant Edge shard |
 //! | `drain.lock` | the checkout's lock, see [`CheckoutLock`] |
 //! | `working` | the page that is being looked at alone, while it is |
+//! | `hint.*` | a hook could not announce what it had to, see [`StateDir::hints`] |
 //!
 //! All of it can be lost: the next drain rebuilds it from the files.
 
 mod db;
+mod hints;
 mod lock;
 mod mark;
 mod marks;
@@ -20,6 +22,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use db::{db_failure, open_db, with_write};
+pub use hints::Taken;
 pub use lock::CheckoutLock;
 pub(crate) use lock::lock_file;
 pub use receipts::{Entry, FileSeen, Known, Receipt, Receipts};

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const MAY: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("embed", &[]),
+    ("hooks", &[]),
     ("wiki", &["model"]),
     ("state", &["model", "wiki"]),
     ("outbox", &["model", "state"]),
@@ -15,7 +16,9 @@ const MAY: &[(&str, &[&str])] = &[
     ("engine", &["model", "wiki", "state", "outbox", "stores"]),
     (
         "query",
-        &["model", "wiki", "state", "outbox", "stores", "engine"],
+        &[
+            "model", "wiki", "state", "outbox", "stores", "engine", "hooks",
+        ],
     ),
     // Settings are made of each part's own.
     ("config", &["model", "wiki", "engine"]),

@@ -7,6 +7,8 @@ mod corpus;
 mod damage;
 mod faults;
 mod git_surroundings;
+mod hooks;
+mod hooks_install;
 mod journey;
 mod kills;
 mod layers;

@@ -127,6 +127,11 @@ impl Wiki {
         command
     }
 
+    /// Returns another program as a command, in the same surroundings.
+    pub(crate) fn other(&self, program: &Path) -> Command {
+        self.command(program)
+    }
+
     /// Runs git and returns what it printed; it must succeed.
     #[track_caller]
     pub(crate) fn git(&self, args: &[&str]) -> String {

@@ -6,15 +6,17 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::hooks;
 use crate::cli::Context;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::open::{self, Workspace};
 use crate::cli::root::Root;
 use crate::config::{FILE_NAME, Origin, template};
+use crate::hooks::change::Act;
 use crate::state::STATE_DIR;
 
-/// Make what is missing for a wiki here: settings file, pages' folder, state folder
+/// Make what is missing for a wiki here: settings file, pages' folder, state folder, git hooks
 #[derive(Debug, clap::Args)]
 pub(crate) struct InitArgs {}
 
@@ -24,6 +26,18 @@ struct Done {
     git: bool,
     created: Vec<String>,
     kept: Vec<String>,
+    /// Why the hooks were not installed, where they were not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hooks: Option<String>,
+}
+
+/// What the hooks are called among what is made.
+const HOOKS: &str = "git hooks";
+
+/// Installs the hooks; says whether anything had to be changed for it.
+fn install_hooks(ws: &Workspace) -> Result<bool, CommandError> {
+    let plan = hooks::install(ws, &hooks::places(ws)?)?;
+    Ok(plan.iter().any(|(_, act)| *act != Act::Keep))
 }
 
 pub(super) fn run(_args: &InitArgs, cx: &mut Context) -> Result<Exit, CommandError> {
@@ -40,6 +54,7 @@ pub(super) fn run(_args: &InitArgs, cx: &mut Context) -> Result<Exit, CommandErr
         git: at.root.git,
         created: Vec::new(),
         kept: Vec::new(),
+        hooks: None,
     };
     let mut note = |name: String, made: bool| {
         let list = if made {
@@ -67,12 +82,26 @@ pub(super) fn run(_args: &InitArgs, cx: &mut Context) -> Result<Exit, CommandErr
     at.state.create()?;
     note(format!("{STATE_DIR}/"), missing);
 
+    let refused = if at.root.git {
+        match install_hooks(&at) {
+            Ok(made) => {
+                note(HOOKS.into(), made);
+                None
+            }
+            Err(error) => Some(error),
+        }
+    } else {
+        None
+    };
+    done.hooks = refused.as_ref().map(|error| error.error.clone());
+
     if cx.out.is_json() {
         cx.out.json(&done);
         return Ok(Exit::Ok);
     }
     let about = |name: &str| match name {
         FILE_NAME => "settings; every line shows a default and is commented out",
+        HOOKS => "announce what git changes; `wiki-sync hooks uninstall` takes them out",
         name if name.starts_with(STATE_DIR) => "state; ignores itself and can be lost",
         _ => "the pages",
     };
@@ -88,6 +117,14 @@ pub(super) fn run(_args: &InitArgs, cx: &mut Context) -> Result<Exit, CommandErr
     if at.config.git.commit && !at.root.git {
         let note = "no git repository here: run `git init`, or set git.commit = \"off\"";
         cx.out.stderr("warning", note);
+    }
+    if let Some(error) = refused {
+        cx.out
+            .stderr("warning", "git hooks are not installed; all else is");
+        for (label, text) in error.lines() {
+            let label = if label == "error" { "caused by" } else { label };
+            cx.out.stderr(label, text);
+        }
     }
     cx.out.say(format_args!(
         "next: write Markdown pages below {pages}/, then run `wiki-sync drain`"

@@ -7,6 +7,8 @@ mod dlq;
 mod drain;
 mod enqueue;
 pub(super) mod graph;
+mod hook;
+mod hooks;
 mod init;
 mod put;
 pub(super) mod search;
@@ -33,6 +35,10 @@ pub(crate) enum Command {
     /// Look at dead letters, put them back or drop them
     #[command(subcommand)]
     Dlq(dlq::DlqCommand),
+    /// Install git hooks that announce what a commit, merge, checkout or rebase changed
+    #[command(subcommand)]
+    Hooks(hooks::HooksCommand),
+    Hook(hook::HookArgs),
     Demo(demo::DemoArgs),
     Config(config::ConfigArgs),
     Completions(completions::CompletionsArgs),
@@ -50,6 +56,8 @@ impl Command {
             Self::Verify(args) => verify::run(&args, cx),
             Self::Graph(command) => graph::run(&command, cx),
             Self::Dlq(command) => dlq::run(command, cx),
+            Self::Hooks(command) => hooks::run(&command, cx),
+            Self::Hook(args) => hook::run(&args, cx),
             Self::Demo(args) => demo::run(&args, cx),
             Self::Config(args) => config::run(&args, cx),
             Self::Completions(args) => Ok(completions::run(&args, cx)),

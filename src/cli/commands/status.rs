@@ -1,5 +1,6 @@
 //! `wiki-sync status`
 
+use super::hooks;
 use crate::cli::Context;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
@@ -15,7 +16,10 @@ pub(super) fn run(_args: &StatusArgs, cx: &mut Context) -> Result<Exit, CommandE
     let ws = cx.workspace()?;
     let mut parts = ws.parts()?;
     let now = Timestamp::now();
-    let report = status(&mut parts, now)?;
+    let mut report = status(&mut parts, now)?;
+    // Where git cannot be asked, nothing is known of its hooks, and that is no trouble of the wiki's.
+    let hooks = hooks::places(&ws).and_then(|places| crate::hooks::status::status(&places));
+    report.hooks = hooks.ok();
     if cx.out.is_json() {
         cx.out.json(&report);
     } else {
@@ -41,6 +45,12 @@ fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
         "outbox   waiting {}, delayed {}, in flight {}, held {}, dead {}{oldest}",
         outbox.waiting, outbox.delayed, outbox.in_flight, outbox.held, outbox.dead
     ));
+    if outbox.hints > 0 {
+        let hints = count(outbox.hints, "hint");
+        out.line(format_args!(
+            "hints    {hints} of hooks that could not announce what changed: the next drain looks"
+        ));
+    }
     for name in StoreName::ALL.map(StoreName::as_str) {
         let Some(store) = report.stores.get(name) else {
             continue;
@@ -53,6 +63,10 @@ fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
         let state = out.paint(style, format!("{:5}", store.state)).into_owned();
         let pages = count(store.pages, "page");
         out.line(format_args!("{name:8} {state} {pages}"));
+    }
+    if let Some(status) = &report.hooks {
+        let summary = hooks::summary(out, status);
+        out.line(format_args!("hooks    {summary}"));
     }
     if let Some(alerts) = &report.alerts {
         let last = match &alerts.last {

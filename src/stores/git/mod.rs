@@ -19,6 +19,7 @@ mod attributes;
 mod cache_tree;
 mod commit;
 mod convert;
+mod head;
 mod index_file;
 mod journal;
 mod message;
@@ -36,6 +37,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use git2::Repository;
+
+pub use self::head::{Differs, HeadPages};
 
 use self::attributes::Folders;
 use self::commit::{Committer, Halt, Step, locked};

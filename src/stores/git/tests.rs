@@ -5,6 +5,7 @@ mod beside;
 mod citizen;
 mod crash;
 mod fixture;
+mod head;
 mod large;
 mod random;
 mod stored;

@@ -122,7 +122,7 @@ fn walk(
 }
 
 /// Old repositories hold modes such as 100664, which count as 100644.
-fn mode_of(entry: &git2::TreeEntry<'_>) -> u32 {
+pub(super) fn mode_of(entry: &git2::TreeEntry<'_>) -> u32 {
     u32::try_from(entry.filemode()).unwrap_or(0)
 }
 
