@@ -255,10 +255,9 @@ mod wired {
     const CHECKOUT_ID: &str = "checkout_id";
 
     pub(super) fn outbox(ws: &Workspace) -> Result<Box<dyn Outbox>, Failure> {
-        let database = ws.state.database();
         let choice = &ws.config.outbox;
-        outbox::open(&choice.url, &database, || {
-            let id = Receipts::open(&database)?.meta(CHECKOUT_ID, || Uuid::new_v4().to_string())?;
+        outbox::open(&choice.url, &ws.state.outbox(), || {
+            let id = Receipts::open(&ws.state.database())?.meta(CHECKOUT_ID, || Uuid::new_v4().to_string())?;
             Ok(RedisSettings {
                 url: choice.url.clone(),
                 key: choice.key.clone(),

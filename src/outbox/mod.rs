@@ -21,23 +21,23 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
-use crate::state::open_db;
+use crate::state::open_outbox_db;
 
 /// The URL of the embedded outbox.
 pub const EMBEDDED: &str = "sqlite:";
 
-/// Opens the outbox that the URL names: [`EMBEDDED`], the table in the state's `database`; or a Redis server, with the
+/// Opens the outbox that the URL names: [`EMBEDDED`], the tables in `database`; or a Redis server, with the
 /// settings that `redis` makes, which is not asked before the first call.
 ///
 /// # Errors
-/// `Refused` when the URL names no outbox; as [`open_db`] and `redis`.
+/// `Refused` when the URL names no outbox; as [`open_outbox_db`] and `redis`.
 pub fn open(
     url: &str,
     database: &Path,
     redis: impl FnOnce() -> Result<RedisSettings, Failure>,
 ) -> Result<Box<dyn Outbox>, OutboxError> {
     match url.split_once(':') {
-        Some(("sqlite", "")) => Ok(Box::new(SqliteOutbox::open(open_db(database)?))),
+        Some(("sqlite", "")) => Ok(Box::new(SqliteOutbox::open(open_outbox_db(database)?))),
         Some(("redis" | "rediss" | "redis+unix" | "unix" | "valkey" | "valkeys", _)) => {
             Ok(Box::new(RedisOutbox::open(redis()?)?))
         }

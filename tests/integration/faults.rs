@@ -11,7 +11,7 @@ use wiki_sync::engine::verify::verify;
 use wiki_sync::engine::{Parts, Progress, Silent};
 use wiki_sync::model::{FailureKind, RetryPolicy, StoreName, Timestamp};
 use wiki_sync::outbox::SqliteOutbox;
-use wiki_sync::state::{Receipts, StateDir, open_db};
+use wiki_sync::state::{Receipts, StateDir, open_db, open_outbox_db};
 use wiki_sync::stores::Store;
 use wiki_sync::stores::git::{GitSettings, GitStore};
 use wiki_sync::stores::graph::GraphStore;
@@ -43,11 +43,11 @@ fn lab(pages: &[(&str, &str)]) -> Lab {
 fn parts(root: &Path, plan: &Plan) -> Parts {
     let state = StateDir::of(root);
     state.create().unwrap();
-    let db = || open_db(&state.database()).unwrap();
+    let db = open_db(&state.database()).unwrap();
     let vectors = VectorStore::open(VectorSettings::embedded("wiki", "repo"), &state).unwrap();
     let git = GitStore::open(root, &state, GitSettings::default()).unwrap();
     let stores: Vec<Box<dyn Store>> = vec![
-        Box::new(GraphStore::open(db(), "wiki-output")),
+        Box::new(GraphStore::open(db, "wiki-output")),
         Box::new(Faulty::around(Box::new(vectors), plan.clone())),
         Box::new(git),
     ];
@@ -55,7 +55,9 @@ fn parts(root: &Path, plan: &Plan) -> Parts {
     Parts {
         wiki: wiki_sync::wiki::Wiki::open(root, &wiki_sync::wiki::WikiSettings::default()).unwrap(),
         receipts: Receipts::open(&state.database()).unwrap(),
-        outbox: Box::new(SqliteOutbox::open(db())),
+        outbox: Box::new(SqliteOutbox::open(
+            open_outbox_db(&state.outbox()).unwrap(),
+        )),
         policy: RetryPolicy {
             waits: short(&[10, 30, 90]),
             probes: short(&[10, 30, 90, 270]),

@@ -8,7 +8,7 @@ use rusqlite::{StatementStatus, TransactionBehavior};
 use super::*;
 use crate::model::Labels;
 use crate::outbox::Death;
-use crate::state::open_db;
+use crate::state::open_outbox_db;
 use crate::testing::outbox_contract;
 
 const NOW: Timestamp = Timestamp(1_795_000_000_000);
@@ -25,7 +25,7 @@ impl Place {
     }
 
     fn db(&self) -> Connection {
-        open_db(&self.folder.path().join("wiki.db")).expect("opens")
+        open_outbox_db(&self.folder.path().join("outbox.db")).expect("opens")
     }
 
     fn outbox(&self) -> SqliteOutbox {
@@ -357,7 +357,7 @@ fn a_reader_that_stays_open_blocks_no_writer_and_the_log_shrinks_after_it() {
         blocked, 0,
         "a finished statement of the outbox pins the log"
     );
-    let log = place.folder.path().join("wiki.db-wal");
+    let log = place.folder.path().join("outbox.db-wal");
     assert_eq!(log.metadata().expect("a log").len(), 0);
 }
 
