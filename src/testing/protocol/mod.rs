@@ -14,7 +14,7 @@
 //! | `RetryDead` | `outbox/sqlite/dead.rs` `retry` |
 //! | `Away`, `Back` | `Failure` of kind `Down`, `Busy` or `Refused` from any method of `stores/mod.rs` `Store` |
 //! | `Copy`, `Lose`, `Restore` | the vectors' folder or collection, dropped or replaced by an old copy |
-//! | `LoseState` | `wiki.db` is gone: outbox, receipts and graph |
+//! | `LoseState`, `LoseOutbox` | `wiki.db` is gone: receipts and graph; `outbox.db`, or Redis was flushed: jobs and letters |
 //! | `Start` | `engine/drain.rs` `drain`; `DrainOptions::scan` |
 //! | `Begin` | `engine/drain.rs` `begin`: `lock`, `Outbox::recover(true, now)` |
 //! | `Recognise`, `Adopt` | `engine/drain.rs` `recognise`, then `Outbox::release`; `state/receipts.rs` `recognise`, `adopt` |
@@ -151,6 +151,8 @@ enum Action {
     Restore(usize),
     /// `wiki.db` is gone.
     LoseState,
+    /// `outbox.db` is gone, or Redis was flushed.
+    LoseOutbox,
     /// A drain starts, with a scan or without.
     Start(usize, bool),
     /// A worker's next step.

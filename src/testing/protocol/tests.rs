@@ -61,6 +61,7 @@ every_state! {
     vectors_are_lost_and_restored { pages: 2, edits: 1, copies: 1, swaps: 1, kills: 1, starts: 3 }
     vectors_are_restored_twice { edits: 1, copies: 1, swaps: 2, starts: 3 }
     the_state_is_lost { edits: 1, kills: 1, losses: 1, swaps: 1 }
+    both_databases_are_lost_among_letters { edits: 2, bad: true, losses: 2, starts: 3 }
     letters_rest_and_are_retried {
         edits: 2, bad: true, faults: 2, retries: 1, starts: 3, kills: 1, unscanned: true,
     }
