@@ -257,7 +257,8 @@ mod wired {
     pub(super) fn outbox(ws: &Workspace) -> Result<Box<dyn Outbox>, Failure> {
         let choice = &ws.config.outbox;
         outbox::open(&choice.url, &ws.state.outbox(), || {
-            let id = Receipts::open(&ws.state.database())?.meta(CHECKOUT_ID, || Uuid::new_v4().to_string())?;
+            let id = Receipts::open(&ws.state.database())?
+                .meta(CHECKOUT_ID, || Uuid::new_v4().to_string())?;
             Ok(RedisSettings {
                 url: choice.url.clone(),
                 key: choice.key.clone(),

@@ -129,7 +129,8 @@ pub enum Settle {
 /// Why and as what a job died.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Death {
-    /// The store that refused the page; `None` when it came to none (unreadable, outside the wiki, poison).
+    /// The store that refused the page, for which the letter stands: the others still get the page. `None` when it stands
+    /// for all: the page came to none (unreadable, outside the wiki, poison), or several refused it.
     pub store: Option<StoreName>,
     /// The error and its causes; an outbox keeps at most 4 KiB of it.
     pub reason: String,
@@ -154,6 +155,20 @@ pub struct DeadLetter {
     pub dead_at: Timestamp,
     /// The raw line.
     pub raw: Vec<u8>,
+}
+
+impl DeadLetter {
+    /// Whether it is about this content, as these stores would take it: then it rests.
+    #[must_use]
+    pub fn is_about(&self, version: &str, fingerprint: &str) -> bool {
+        self.death.version == version && self.death.fingerprint == fingerprint
+    }
+
+    /// Whether it stands for this store, so that while it rests the store is not given the page.
+    #[must_use]
+    pub fn stands_for(&self, store: StoreName) -> bool {
+        self.death.store.is_none_or(|refused| refused == store)
+    }
 }
 
 /// What an enqueue did.

@@ -95,7 +95,10 @@ fn each_database_in_the_others_place_is_refused() {
     let (wiki_db, outbox_db) = (path.clone(), path.with_file_name("outbox.db"));
     let aside = path.with_file_name("aside");
     for file in BOTH {
-        sql(&path.with_file_name(file), "PRAGMA wal_checkpoint(TRUNCATE)");
+        sql(
+            &path.with_file_name(file),
+            "PRAGMA wal_checkpoint(TRUNCATE)",
+        );
     }
     fs::rename(&wiki_db, &aside).unwrap();
     fs::rename(&outbox_db, &wiki_db).unwrap();

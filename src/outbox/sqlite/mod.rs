@@ -55,11 +55,7 @@ impl SqliteOutbox {
     /// Says whether what is written next is to be on the disk when it returns; else it is with the next that is.
     fn durable(&self, durable: bool, doing: &str) -> Result<(), OutboxError> {
         self.db
-            .pragma_update(
-                None,
-                "synchronous",
-                if durable { "FULL" } else { "NORMAL" },
-            )
+            .pragma_update(None, "synchronous", if durable { "FULL" } else { "NORMAL" })
             .map_err(|e| db_failure(doing, &e))
     }
 
