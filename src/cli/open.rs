@@ -132,7 +132,10 @@ impl Workspace {
         let outbox = self.outbox()?;
         let mut receipts = Receipts::open(&self.state.database())?;
         receipts.set_meta(PAGES_DIR, self.wiki.pages_dir())?;
-        let mut stores: Vec<Box<dyn Store>> = vec![wired::graph(self)?, wired::vectors(self)?];
+        let graph = wired::graph(self)?;
+        #[cfg(feature = "testing")]
+        let graph = crate::testing::fail_pages_from_env(graph);
+        let mut stores: Vec<Box<dyn Store>> = vec![graph, wired::vectors(self)?];
         // Without a repository too: the store then says what is missing, and the others are served.
         if self.config.git.commit {
             stores.push(wired::git(self)?);

@@ -100,6 +100,7 @@ fn open(path: &Path, kind: &Kind) -> Result<Connection, Failure> {
         Some(ErrorCode::DatabaseCorrupt) => kind.refused(path, "is damaged"),
         Some(_) | None => db_failure(&doing, &e),
     };
+    super::disk::refuse_remote(path)?;
     let mut db = Connection::open(path).map_err(failed)?;
     db.busy_handler(Some(wait_for_turn)).map_err(failed)?;
     // Else SQLite plans a statement anew at most bindings of its parameters, which costs more than running it.

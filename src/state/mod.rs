@@ -12,6 +12,7 @@
 //! All of it can be lost: the next drain rebuilds it from the files.
 
 mod db;
+mod disk;
 mod lock;
 mod mark;
 mod marks;

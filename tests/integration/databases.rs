@@ -140,6 +140,34 @@ fn a_table_that_is_missing_or_another_is_told_without_sql() {
     }
 }
 
+/// A transaction that reads first and then writes fails at once when a neighbour wrote in between; `BEGIN IMMEDIATE` waits.
+#[test]
+fn no_transaction_that_writes_begins_deferred() {
+    let src = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut folders = vec![src.clone()];
+    let mut looked = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            looked += 1;
+            assert!(!text.contains(".transaction()"), "{}", path.display());
+            // Only to read what a file says of itself.
+            let is_reader = path.ends_with("state/db.rs");
+            assert!(
+                is_reader || !text.contains("Behavior::Deferred"),
+                "{}",
+                path.display()
+            );
+        }
+    }
+    assert!(looked > 100, "{looked}");
+}
+
 #[test]
 fn a_database_with_damaged_pages_is_told() {
     for name in BOTH {

@@ -21,15 +21,15 @@ use wiki_sync::testing::{Faulty, Plan};
 use crate::wiki::Wiki;
 
 /// A wiki whose vector store fails as planned; retries and probes wait for milliseconds.
-struct Lab {
-    wiki: Wiki,
-    parts: Parts,
+pub(crate) struct Lab {
+    pub(crate) wiki: Wiki,
+    pub(crate) parts: Parts,
     /// Of the vectors.
-    plan: Plan,
-    graph: Plan,
+    pub(crate) plan: Plan,
+    pub(crate) graph: Plan,
 }
 
-fn lab(pages: &[(&str, &str)]) -> Lab {
+pub(crate) fn lab(pages: &[(&str, &str)]) -> Lab {
     let wiki = Wiki::with(pages);
     // The identity that the fixture keeps in its home is not seen by this process.
     wiki.git(&["config", "user.name", "Tester"]);
@@ -81,11 +81,11 @@ fn parts(root: &Path, graph: &Plan, plan: &Plan) -> Parts {
 }
 
 impl Lab {
-    fn drain(&mut self) -> DrainReport {
+    pub(crate) fn drain(&mut self) -> DrainReport {
         drain(&mut self.parts, &DrainOptions::default(), &mut Silent).unwrap()
     }
 
-    fn verify(&mut self) -> VerifyReport {
+    pub(crate) fn verify(&mut self) -> VerifyReport {
         verify(&mut self.parts, &mut Silent).unwrap()
     }
 
@@ -97,7 +97,7 @@ impl Lab {
         inventory.iter().any(|holding| holding.path == path)
     }
 
-    fn attempts(&mut self) -> u32 {
+    pub(crate) fn attempts(&mut self) -> u32 {
         let pending = self.parts.outbox.pending(100).unwrap();
         pending.iter().map(|job| job.attempts).sum()
     }

@@ -13,6 +13,7 @@ mod kills;
 mod layers;
 mod lost_state;
 mod moves;
+mod outage;
 mod redis;
 mod scope;
 mod signals;
