@@ -44,12 +44,8 @@ fn judge(path: &Path, kind: Option<u64>) -> Result<(), Failure> {
 fn kind_of(path: &Path) -> Option<u64> {
     let folder = path.parent()?;
     let told = rustix::fs::statfs(folder).ok()?;
-    // The numbers are 32 bits long; where the field is signed it may come sign-extended.
-    #[expect(clippy::cast_sign_loss, reason = "a pattern of bits")]
-    #[expect(
-        clippy::unnecessary_cast,
-        reason = "the field's type differs by machine"
-    )]
+    // The numbers are 32 bits long; the field's type differs by machine, and a signed one may come sign-extended.
+    #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast)]
     Some(told.f_type as u64 & 0xffff_ffff)
 }
 
