@@ -29,8 +29,14 @@ impl Visit<'_, '_, '_> {
         }
         fail::fail_point!("drain.before_settle");
         // First, so that no kill leaves a page's letter without its job.
-        self.parts.outbox.enqueue(&onward, self.now)?;
-        self.run.report.enqueued += onward.len() as u64;
+        match self.parts.outbox.enqueue(&onward, self.now) {
+            Ok(done) => {
+                self.run.report.enqueued += done.new + done.merged;
+                self.run.report.merged += done.merged;
+            }
+            // An outbox that is full must still be emptied; the next scan finds what the other stores owe.
+            Err(failure) => self.run.note(None, None, &failure),
+        }
         fail::fail_point!("drain.onward");
         // A claim that was lost meanwhile is in somebody else's hands: his settle counts.
         let told = self.parts.outbox.settle(&settled, self.now)?;
