@@ -132,7 +132,10 @@ impl Workspace {
         let outbox = self.outbox()?;
         let mut receipts = Receipts::open(&self.state.database())?;
         receipts.set_meta(PAGES_DIR, self.wiki.pages_dir())?;
-        let mut stores: Vec<Box<dyn Store>> = vec![wired::graph(self)?, wired::vectors(self)?];
+        let graph = wired::graph(self)?;
+        #[cfg(feature = "testing")]
+        let graph = crate::testing::fail_pages_from_env(graph);
+        let mut stores: Vec<Box<dyn Store>> = vec![graph, wired::vectors(self)?];
         // Without a repository too: the store then says what is missing, and the others are served.
         if self.config.git.commit {
             stores.push(wired::git(self)?);
@@ -253,10 +256,10 @@ mod wired {
     const CHECKOUT_ID: &str = "checkout_id";
 
     pub(super) fn outbox(ws: &Workspace) -> Result<Box<dyn Outbox>, Failure> {
-        let database = ws.state.database();
         let choice = &ws.config.outbox;
-        outbox::open(&choice.url, &database, || {
-            let id = Receipts::open(&database)?.meta(CHECKOUT_ID, || Uuid::new_v4().to_string())?;
+        outbox::open(&choice.url, &ws.state.outbox(), || {
+            let id = Receipts::open(&ws.state.database())?
+                .meta(CHECKOUT_ID, || Uuid::new_v4().to_string())?;
             Ok(RedisSettings {
                 url: choice.url.clone(),
                 key: choice.key.clone(),

@@ -8,7 +8,7 @@ use super::drain::Run;
 use super::scan::{Accident, MASS, Scan};
 use super::verdict::{ABSENT, hold};
 use crate::model::{Failure, FailureKind, Labels, Page, PagePath, StoreName, Timestamp};
-use crate::outbox::{Claimed, Settle};
+use crate::outbox::{Claimed, DeadLetter, Settle};
 use crate::state::FileSeen;
 use crate::stores::{Outcome, Store};
 use crate::wiki::Reading;
@@ -24,6 +24,8 @@ const STUBBORN: u32 = 20;
 pub(super) struct Errand {
     pub(super) claim: Claimed,
     pub(super) work: Work,
+    /// The page's dead letter, where it is about what is to be done and stands for one store: that one is passed over.
+    pub(super) letter: Option<DeadLetter>,
     /// Per store, in the order of the stores; `None` where it had nothing to do.
     pub(super) outcomes: Vec<Option<Outcome>>,
 }
@@ -39,7 +41,7 @@ pub(super) enum Work {
     Forget,
     /// It ends without any store.
     Over(End),
-    /// It ends without any store, swallowed by the page's resting dead letter.
+    /// It ends without any store, swallowed by the page's resting dead letter, which stands for all.
     Rests,
 }
 
@@ -122,6 +124,7 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
         if claim.recoveries > STUBBORN {
             let outcomes = self.parts.stores.iter().map(|_| None).collect();
             let mut alone = [Errand {
+                letter: self.letter(&claim.job.path, &work),
                 claim: claim.clone(),
                 work,
                 outcomes,
@@ -146,6 +149,7 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
             }
             let outcomes = self.parts.stores.iter().map(|_| None).collect();
             errands.push(Errand {
+                letter: self.letter(&claim.job.path, &work),
                 claim,
                 work,
                 outcomes,
@@ -189,11 +193,11 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
         let version = match &reading {
             Reading::Page { sha, .. } => sha.to_string(),
             Reading::Bad { version, .. } => version.clone(),
-            Reading::Absent => String::new(),
+            Reading::Absent => ABSENT.into(),
         };
         if let Some(letter) = self.run.letters.get(path)
-            && letter.death.version == version
-            && letter.death.fingerprint == self.run.fingerprint
+            && letter.is_about(&version, &self.run.fingerprint)
+            && letter.death.store.is_none()
         {
             return Ok(Work::Rests);
         }
@@ -217,6 +221,19 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
                 Ok(Work::Over(self.fail(claim, None, version, &failure)))
             }
         }
+    }
+
+    /// The page's dead letter, where it rests and stands for one store.
+    fn letter(&self, path: &PagePath, work: &Work) -> Option<DeadLetter> {
+        let version = match work {
+            Work::Put { page, .. } => page.sha.to_string(),
+            Work::Remove => ABSENT.into(),
+            Work::Forget | Work::Over(_) | Work::Rests => return None,
+        };
+        let letter = self.run.letters.get(path)?;
+        letter
+            .is_about(&version, &self.run.fingerprint)
+            .then(|| letter.clone())
     }
 
     /// Holds removals that look like an accident: judged anew for each group in which more pages would go than may

@@ -14,7 +14,7 @@ use crate::outbox::{Claimed, Enqueued, Settle};
 use crate::state::CheckoutLock;
 
 /// Jobs handed to the outbox at a time while scanning.
-const ENQUEUE: usize = 2_000;
+const ENQUEUE: usize = 500;
 
 impl Run<'_> {
     /// Opens the stores, takes back what the dead had in hand, lets held jobs try again, and scans.

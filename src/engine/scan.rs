@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use super::report::Skipped;
+use super::verdict::ABSENT;
 use crate::model::{ContentSha, Failure, Job, PagePath, StoreName};
 use crate::outbox::DeadLetter;
 use crate::state::{FileSeen, Known, Receipts};
@@ -74,7 +75,7 @@ struct Side {
 
 impl Scan<'_> {
     /// Walks the pages and hands a job to `found`, with the stores that owe it, for each page that some store does not hold
-    /// as it is, or holds although it is gone. A page whose dead letter rests is left alone.
+    /// as it is, or holds although it is gone. A store for which the page's dead letter rests owes nothing of it.
     ///
     /// # Errors
     /// When the folder or the receipts cannot be read, or `found` fails.
@@ -214,7 +215,7 @@ impl Merge<'_> {
         while let Some(path) = next_path(&mut self.known, &self.sides, &self.letters, page)? {
             let remembered = self.known.take(&path)?;
             let head = self.sides.iter_mut().find_map(|side| side.take(&path));
-            let is_dead = self.letters.remove(path.as_str()).is_some();
+            let letter = self.letters.remove(path.as_str());
             let mut blind = self.findings.blind.iter();
             if blind.any(|folder| is_below(&path, folder)) {
                 continue;
@@ -236,7 +237,16 @@ impl Merge<'_> {
             if held {
                 owed.push(StoreName::Git);
             }
-            if held || given || is_dead {
+            let owes = match letter {
+                Some(letter) if letter.is_about(ABSENT, &self.fingerprint) => {
+                    owed.retain(|&store| !letter.stands_for(store));
+                    !owed.is_empty()
+                }
+                // A page that was bad and is gone: a visit supersedes its letter.
+                Some(_) => true,
+                None => held || given,
+            };
+            if owes {
                 (self.found)(Job::for_page(path, None), &owed)?;
             }
         }
@@ -263,8 +273,12 @@ impl Merge<'_> {
         let mut owes = !owed.is_empty();
         if let Some(letter) = self.letters.remove(path.as_str()) {
             // It rests only as long as nothing has changed; else a visit supersedes it.
-            owes = present.version() != letter.death.version
-                || letter.death.fingerprint != self.fingerprint;
+            if letter.is_about(&present.version(), &self.fingerprint) {
+                owed.retain(|&store| !letter.stands_for(store));
+                owes = !owed.is_empty();
+            } else {
+                owes = true;
+            }
         }
         if owes {
             let sha = present.known_sha();

@@ -1,7 +1,7 @@
 //! What becomes of each job of a group: settled by what the stores said of its page.
 
 use super::batch::{End, Errand, Visit, Work};
-use crate::model::{Failure, FailureKind, PagePath, StoreName, Timestamp, Verdict};
+use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp, Verdict};
 use crate::outbox::{Claimed, Death, Settle};
 use crate::wiki::Reading;
 
@@ -19,14 +19,46 @@ impl Visit<'_, '_, '_> {
     /// When the outbox is away.
     pub(super) fn settle(&mut self, errands: Vec<Errand>) -> Result<(), Failure> {
         let mut settled = Vec::with_capacity(errands.len());
+        let mut onward = Vec::new();
         for errand in errands {
             let settle = self.verdict(&errand);
+            if let Settle::Dead(death) = &settle {
+                onward.extend(self.onward(&errand, death));
+            }
             settled.push((errand.claim, settle));
         }
         fail::fail_point!("drain.before_settle");
+        // First, so that no kill leaves a page's letter without its job.
+        match self.parts.outbox.enqueue(&onward, self.now) {
+            Ok(done) => {
+                self.run.report.enqueued += done.new + done.merged;
+                self.run.report.merged += done.merged;
+            }
+            // An outbox that is full must still be emptied; the next scan finds what the other stores owe.
+            Err(failure) => self.run.note(None, None, &failure),
+        }
+        fail::fail_point!("drain.onward");
         self.run.end_jobs(self.parts, settled, self.now)?;
         fail::fail_point!("drain.settled");
         Ok(())
+    }
+
+    /// The job that goes on for the other stores when a page died for one: those that are away, or that failed too.
+    fn onward(&self, errand: &Errand, death: &Death) -> Option<Job> {
+        let refused = death.store?;
+        let names = self.parts.stores.iter().map(|store| store.name());
+        let mut rest = names.zip(&errand.outcomes);
+        if !rest.any(|(name, outcome)| name != refused && matches!(outcome, Some(Err(_)))) {
+            return None;
+        }
+        let sha = match &errand.work {
+            Work::Put { page, .. } => Some(page.sha),
+            Work::Remove | Work::Forget | Work::Over(_) | Work::Rests => None,
+        };
+        Some(Job {
+            labels: errand.claim.job.labels.clone(),
+            ..Job::for_page(errand.claim.job.path.clone(), sha)
+        })
     }
 
     /// Gives jobs back that were not looked at; no attempt is used.
@@ -78,7 +110,17 @@ impl Visit<'_, '_, '_> {
                 let round = self.go_round(claim, version, failure.clone());
                 return self.count(claim, round);
             }
-            let failed = self.fail(claim, Some(name), version, failure);
+            let mut failed = self.fail(claim, Some(name), version, failure);
+            if let (Settle::Dead(death), Some(letter)) = (&mut failed.settle, &errand.letter)
+                && let Some(before) = letter.death.store
+            {
+                // The new letter takes the place of one that stands for another store.
+                death.reason = format!(
+                    "{before}: {}; {name}: {}",
+                    letter.death.reason, death.reason
+                );
+                death.store = None;
+            }
             return self.count(claim, failed);
         }
         if !self.is_still(path, &errand.work) {
@@ -88,6 +130,10 @@ impl Visit<'_, '_, '_> {
             );
             let round = self.go_round(claim, version, moved);
             return self.count(claim, round);
+        }
+        if errand.letter.is_some() {
+            self.run.report.merged += 1;
+            return Settle::Swallow;
         }
         self.run.report.processed += 1;
         self.run.report.forgotten += u64::from(matches!(errand.work, Work::Forget));

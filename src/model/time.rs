@@ -9,6 +9,12 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(pub i64);
 
+#[cfg(any(test, feature = "testing"))]
+thread_local! {
+    /// How far ahead of the system's clock a test has set this thread's.
+    static SKIPPED: std::cell::Cell<Duration> = const { std::cell::Cell::new(Duration::ZERO) };
+}
+
 impl Timestamp {
     /// Returns the system clock's present time.
     ///
@@ -18,7 +24,16 @@ impl Timestamp {
         let since = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .unwrap_or_default();
-        Self(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+        let now = Self(i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
+        #[cfg(any(test, feature = "testing"))]
+        let now = now.plus(SKIPPED.get());
+        now
+    }
+
+    /// Sets this thread's clock ahead, for tests of long outages.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn skip(by: Duration) {
+        SKIPPED.set(SKIPPED.get() + by);
     }
 
     /// Returns this time plus `by`, saturating.

@@ -21,23 +21,23 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
-use crate::state::open_db;
+use crate::state::open_outbox_db;
 
 /// The URL of the embedded outbox.
 pub const EMBEDDED: &str = "sqlite:";
 
-/// Opens the outbox that the URL names: [`EMBEDDED`], the table in the state's `database`; or a Redis server, with the
+/// Opens the outbox that the URL names: [`EMBEDDED`], the tables in `database`; or a Redis server, with the
 /// settings that `redis` makes, which is not asked before the first call.
 ///
 /// # Errors
-/// `Refused` when the URL names no outbox; as [`open_db`] and `redis`.
+/// `Refused` when the URL names no outbox; as [`open_outbox_db`] and `redis`.
 pub fn open(
     url: &str,
     database: &Path,
     redis: impl FnOnce() -> Result<RedisSettings, Failure>,
 ) -> Result<Box<dyn Outbox>, OutboxError> {
     match url.split_once(':') {
-        Some(("sqlite", "")) => Ok(Box::new(SqliteOutbox::open(open_db(database)?))),
+        Some(("sqlite", "")) => Ok(Box::new(SqliteOutbox::open(open_outbox_db(database)?))),
         Some(("redis" | "rediss" | "redis+unix" | "unix" | "valkey" | "valkeys", _)) => {
             Ok(Box::new(RedisOutbox::open(redis()?)?))
         }
@@ -145,7 +145,8 @@ pub enum Settle {
 /// Why and as what a job died.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Death {
-    /// The store that refused the page; `None` when it came to none (unreadable, outside the wiki, poison).
+    /// The store that refused the page, for which the letter stands: the others still get the page. `None` when it stands
+    /// for all: the page came to none (unreadable, outside the wiki, poison), or several refused it.
     pub store: Option<StoreName>,
     /// The error and its causes; an outbox keeps at most 4 KiB of it.
     pub reason: String,
@@ -179,6 +180,20 @@ impl DeadLetter {
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.size <= LONGEST_HEAD as u64
+    }
+}
+
+impl DeadLetter {
+    /// Whether it is about this content, as these stores would take it: then it rests.
+    #[must_use]
+    pub fn is_about(&self, version: &str, fingerprint: &str) -> bool {
+        self.death.version == version && self.death.fingerprint == fingerprint
+    }
+
+    /// Whether it stands for this store, so that while it rests the store is not given the page.
+    #[must_use]
+    pub fn stands_for(&self, store: StoreName) -> bool {
+        self.death.store.is_none_or(|refused| refused == store)
     }
 }
 
@@ -293,9 +308,10 @@ pub type OutboxError = Failure;
 /// `now` comes from the caller; an outbox on a server may judge by the server's clock instead ([`Clock`]), then
 /// every time that goes in or comes out is moved by the difference of the two.
 ///
-/// In SQLite every method is atomic: it happens whole or not at all, and what it returned holds after a power cut. In
-/// Redis each piece of at most 100 jobs is atomic, and what holds after a power cut is what the server's own
-/// persistence keeps. Every method may be called again after an error: what was done already is not done twice.
+/// In SQLite every method is atomic, it happens whole or not at all; claim, settle and release in pieces of 250 jobs.
+/// What it returned holds after a power cut, but for a claim, whose jobs then wait as before. In Redis each piece of at
+/// most 100 jobs is atomic, and what holds after a power cut is what the server's own persistence keeps. Every method
+/// may be called again after an error: what was done already is not done twice.
 ///
 /// Producers may also write lines of their own to a list beside the methods (Redis, `RPUSH`). Such a line is read by
 /// the claim, and treated there as if it were enqueued at that moment: it merges as in [`Outbox::enqueue`], and what

@@ -1,30 +1,74 @@
-//! Opening `wiki.db`: pragmas on every connection, forward migrations, errors by kind.
+//! Opening `wiki.db` and `outbox.db`: pragmas on every connection, forward migrations, errors by kind.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Error, ErrorCode, Transaction, TransactionBehavior};
 
 use crate::model::{Failure, FailureKind};
 
-/// `application_id` of our databases: "wsyn" in ASCII.
-const APPLICATION_ID: i32 = 0x7773_796e;
+/// What a file of ours is.
+struct Kind {
+    /// The file's `application_id`.
+    id: i32,
+    /// Each takes the schema one version up; `user_version` counts those applied.
+    migrations: &'static [&'static str],
+    /// What becomes of it when it is moved away.
+    without: &'static str,
+}
 
-/// Each migration takes the schema one version up; `user_version` counts those applied.
-const MIGRATIONS: &[&str] = &[concat!(
-    include_str!("schema/001_state.sql"),
-    include_str!("schema/001_outbox.sql"),
-    include_str!("schema/001_graph.sql"),
-    include_str!("schema/001_alerts.sql"),
-)];
+/// `wiki.db`: "wsyn" in ASCII.
+const WIKI: Kind = Kind {
+    id: 0x7773_796e,
+    migrations: &[concat!(
+        include_str!("schema/001_state.sql"),
+        include_str!("schema/001_graph.sql"),
+        include_str!("schema/001_alerts.sql"),
+    )],
+    without: "the next drain rebuilds it from the files",
+};
 
-/// The version that all of them together make.
-#[allow(clippy::cast_possible_truncation)] // A handful.
-const LATEST: u32 = MIGRATIONS.len() as u32;
+/// `outbox.db`: "wsyo". A file of its own, so that whoever enqueues waits for no graph that is being written.
+const OUTBOX: Kind = Kind {
+    id: 0x7773_796f,
+    migrations: &[include_str!("schema/001_outbox.sql")],
+    without: "the next drain finds every page that waits; dead letters in it are gone",
+};
+
+impl Kind {
+    /// The version that all migrations together make.
+    #[allow(clippy::cast_possible_truncation)] // A handful.
+    fn latest(&self) -> u32 {
+        self.migrations.len() as u32
+    }
+
+    /// Makes the refusal of a file, with the way out.
+    fn refused(&self, path: &Path, why: &str) -> Failure {
+        Failure::new(FailureKind::Refused, format!("{} {why}", path.display())).hint(format!(
+            "move {}* away: {}",
+            path.display(),
+            self.without
+        ))
+    }
+}
 
 /// How long a statement waits for another process's write lock. Longer than any transaction of ours.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Sleeps between two looks at another's lock and says whether to look again; `looks` were in vain.
+///
+/// SQLite's own way sleeps longer each time, up to 100 ms, and so misses the moments between two transactions of a
+/// busy neighbour.
+fn wait_for_turn(looks: i32) -> bool {
+    const SHORT: Duration = Duration::from_millis(1);
+    const LONG: Duration = Duration::from_millis(10);
+    /// As many short sleeps as make a second; then as many long ones as make the rest of [`BUSY_TIMEOUT`].
+    const SHORT_ONES: i32 = 1_000;
+    const LONG_ONES: i32 = 1_400;
+    std::thread::sleep(if looks < SHORT_ONES { SHORT } else { LONG });
+    looks < SHORT_ONES + LONG_ONES
+}
 
 /// Opens `wiki.db`, creating and migrating it as needed.
 ///
@@ -34,25 +78,50 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(15);
 /// `Busy` when it is locked for longer than 15 s, `Refused` when it is not ours, newer than this program
 /// or damaged, `Down` otherwise (disk full, no permission).
 pub fn open_db(path: &Path) -> Result<Connection, Failure> {
+    open(path, &WIKI)
+}
+
+/// Opens `outbox.db`, as [`open_db`] does. Closed as the last connection it leaves its log (some MB) to the next, which
+/// brings it into the database: that waits for the disk several times, and an `enqueue` need not. A drain sets it otherwise.
+///
+/// # Errors
+/// As [`open_db`].
+pub fn open_outbox_db(path: &Path) -> Result<Connection, Failure> {
+    let db = open(path, &OUTBOX)?;
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+        .map_err(|e| db_failure("cannot set up the outbox", &e))?;
+    Ok(db)
+}
+
+fn open(path: &Path, kind: &Kind) -> Result<Connection, Failure> {
     let doing = format!("cannot open {}", path.display());
-    let failed = |e: rusqlite::Error| db_failure(&doing, &e);
+    let failed = |e: Error| match e.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => kind.refused(path, "is no database"),
+        Some(ErrorCode::DatabaseCorrupt) => kind.refused(path, "is damaged"),
+        Some(_) | None => db_failure(&doing, &e),
+    };
+    super::disk::refuse_remote(path)?;
     let mut db = Connection::open(path).map_err(failed)?;
-    db.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+    db.busy_handler(Some(wait_for_turn)).map_err(failed)?;
     // Else SQLite plans a statement anew at most bindings of its parameters, which costs more than running it.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
         .map_err(failed)?;
-    let version: u32 = db
-        .pragma_query_value(None, "user_version", |row| row.get(0))
-        .map_err(failed)?;
-    if version > LATEST {
-        return Err(Failure::new(
-            FailureKind::Refused,
-            format!(
-                "{} was written by a newer wiki-sync (schema {version}; this one knows {LATEST})",
-                path.display()
-            ),
-        )
-        .hint("upgrade wiki-sync, or move .wiki-sync away: the next drain rebuilds it"));
+    let found = Found::read(&mut db).map_err(failed)?;
+    if found.is_foreign(kind) {
+        return Err(kind.refused(path, "was not made by wiki-sync as what it is here"));
+    }
+    if found.version > kind.latest() {
+        let newer = format!(
+            "was written by a newer wiki-sync (schema {}; this one knows {})",
+            found.version,
+            kind.latest()
+        );
+        let refused = kind.refused(path, &newer);
+        let hint = format!(
+            "upgrade wiki-sync, or {}",
+            refused.hint.as_deref().unwrap_or_default()
+        );
+        return Err(refused.hint(hint));
     }
     db.execute_batch(
         "PRAGMA synchronous = FULL;
@@ -62,11 +131,40 @@ pub fn open_db(path: &Path) -> Result<Connection, Failure> {
          PRAGMA journal_size_limit = 67108864;",
     )
     .map_err(failed)?;
-    if version < LATEST {
+    if found.version < kind.latest() {
         switch_to_wal(&db).map_err(failed)?;
-        migrate(&mut db).map_err(failed)?;
+        migrate(&mut db, kind).map_err(failed)?;
     }
     Ok(db)
+}
+
+/// What a file says of itself.
+struct Found {
+    application: i32,
+    version: u32,
+    /// Whether there is anything in it.
+    is_empty: bool,
+}
+
+impl Found {
+    /// Reads it in one snapshot: a neighbour may be making the file at this moment.
+    fn read(db: &mut Connection) -> rusqlite::Result<Self> {
+        let tx = db.transaction_with_behavior(TransactionBehavior::Deferred)?;
+        let is_empty = !tx.query_row("SELECT EXISTS (SELECT 1 FROM sqlite_schema)", [], |row| {
+            row.get::<_, bool>(0)
+        })?;
+        Ok(Self {
+            is_empty,
+            application: tx.pragma_query_value(None, "application_id", |row| row.get(0))?,
+            version: tx.pragma_query_value(None, "user_version", |row| row.get(0))?,
+        })
+    }
+
+    /// Whether it holds something that no migration of ours made.
+    fn is_foreign(&self, kind: &Kind) -> bool {
+        let is_new = self.is_empty && self.version == 0 && self.application == 0;
+        !is_new && self.application != kind.id
+    }
 }
 
 /// Switches to WAL. Two that do so at once are told that it is busy, whatever the timeout says: so it is asked again.
@@ -85,17 +183,17 @@ fn switch_to_wal(db: &Connection) -> rusqlite::Result<()> {
     }
 }
 
-fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
+fn migrate(db: &mut Connection, kind: &Kind) -> rusqlite::Result<()> {
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have migrated while this one waited for the lock.
     let version: u32 = tx.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    for (done, sql) in (1_u32..).zip(MIGRATIONS) {
+    for (done, sql) in (1_u32..).zip(kind.migrations) {
         if done > version {
             tx.execute_batch(sql)?;
             tx.pragma_update(None, "user_version", done)?;
         }
     }
-    tx.pragma_update(None, "application_id", APPLICATION_ID)?;
+    tx.pragma_update(None, "application_id", kind.id)?;
     tx.commit()
 }
 
@@ -120,7 +218,7 @@ pub fn with_write<T>(
 
 /// Sorts an SQLite error into its kind. None of them judges a page.
 #[must_use]
-pub fn db_failure(doing: &str, error: &rusqlite::Error) -> Failure {
+pub fn db_failure(doing: &str, error: &Error) -> Failure {
     let kind = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => FailureKind::Busy,
         Some(
@@ -135,10 +233,15 @@ pub fn db_failure(doing: &str, error: &rusqlite::Error) -> Failure {
             | ErrorCode::NoLargeFileSupport,
         ) => FailureKind::Down,
         // Damaged, another program's, or not as we made it: a missing table, a value of the wrong type.
-        Some(_) | None => {
-            return Failure::from_error(FailureKind::Refused, doing, error)
-                .hint("move .wiki-sync away: the next drain rebuilds it from the files");
-        }
+        Some(_) | None => FailureKind::Refused,
     };
-    Failure::from_error(kind, doing, error)
+    let failure = match error {
+        // Its text holds the statement, which tells a person nothing.
+        Error::SqlInputError { msg, .. } => Failure::new(kind, format!("{doing}: {msg}")),
+        other => Failure::from_error(kind, doing, other),
+    };
+    if kind == FailureKind::Refused {
+        return failure.hint("move .wiki-sync away: the next drain rebuilds it from the files");
+    }
+    failure
 }

@@ -3,7 +3,8 @@
 //! | file | holds |
 //! |---|---|
 //! | `.gitignore` | `*`: the folder ignores itself |
-//! | `wiki.db` | SQLite: outbox, graph, receipts, what was seen of each file |
+//! | `wiki.db` | SQLite: graph, receipts, what was seen of each file, alerts |
+//! | `outbox.db` | SQLite: the embedded outbox and its dead letters |
 //! | `vectors/` | the Qdrant Edge shard |
 //! | `drain.lock` | the checkout's lock, see [`CheckoutLock`] |
 //! | `working` | the page that is being looked at alone, while it is |
@@ -12,6 +13,7 @@
 //! All of it can be lost: the next drain rebuilds it from the files.
 
 mod db;
+mod disk;
 mod hints;
 mod lock;
 mod mark;
@@ -21,7 +23,7 @@ mod receipts;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-pub use db::{db_failure, open_db, with_write};
+pub use db::{db_failure, open_db, open_outbox_db, with_write};
 pub use hints::Taken;
 pub use lock::CheckoutLock;
 pub(crate) use lock::lock_file;
@@ -100,6 +102,12 @@ impl StateDir {
     #[must_use]
     pub fn database(&self) -> PathBuf {
         self.path.join("wiki.db")
+    }
+
+    /// Returns the path of the embedded outbox's SQLite database.
+    #[must_use]
+    pub fn outbox(&self) -> PathBuf {
+        self.path.join("outbox.db")
     }
 
     /// Returns the path of the Edge shard's folder.

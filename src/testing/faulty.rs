@@ -82,6 +82,22 @@ impl Faulty {
     }
 }
 
+/// The variable that names pages, separated by commas, which fail in the graph for ever, as if each time by chance.
+const FAIL_PAGES: &str = "WIKI_SYNC_TEST_FAIL_PAGES";
+
+/// Lets those pages fail that [`FAIL_PAGES`] names.
+#[must_use]
+pub fn fail_pages_from_env(store: Box<dyn Store>) -> Box<dyn Store> {
+    let Ok(pages) = std::env::var(FAIL_PAGES) else {
+        return store;
+    };
+    let plan = Plan::default();
+    for page in pages.split(',') {
+        plan.fail_page(page, FailureKind::Transient, u32::MAX);
+    }
+    Box::new(Faulty::around(store, plan))
+}
+
 impl Store for Faulty {
     fn name(&self) -> StoreName {
         self.inner.name()

@@ -10,7 +10,7 @@ mod protocol;
 mod redis_server;
 
 #[cfg(feature = "testing")]
-pub use faulty::{Faulty, Plan};
+pub use faulty::{Faulty, Plan, fail_pages_from_env};
 #[cfg(feature = "testing")]
 pub use kill::arm_kill_from_env;
 pub use redis_server::RedisServer;

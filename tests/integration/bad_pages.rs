@@ -182,7 +182,14 @@ fn links_that_came_with_a_clone_into_the_state_folder_are_refused() {
     let wiki = Wiki::small();
     let victim = wiki.root().join("victim");
     fs::write(&victim, "precious\n").unwrap();
-    for name in ["drain.lock", "git.lock", ".gitignore", "wiki.db", "vectors"] {
+    for name in [
+        "drain.lock",
+        "git.lock",
+        ".gitignore",
+        "wiki.db",
+        "outbox.db",
+        "vectors",
+    ] {
         fs::create_dir_all(wiki.root().join(".wiki-sync")).unwrap();
         let link = wiki.root().join(".wiki-sync").join(name);
         symlink(&victim, &link).unwrap();
@@ -195,27 +202,6 @@ fn links_that_came_with_a_clone_into_the_state_folder_are_refused() {
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious\n", "{name}");
         fs::remove_dir_all(wiki.root().join(".wiki-sync")).unwrap();
     }
-}
-
-#[test]
-fn a_damaged_database_is_refused_with_the_way_out() {
-    let wiki = Wiki::small();
-    wiki.drain();
-    let path = wiki.root().join(".wiki-sync/wiki.db");
-    for damage in ["DROP TABLE receipts", "PRAGMA user_version = 99"] {
-        let copy = fs::read(&path).unwrap();
-        rusqlite::Connection::open(&path)
-            .unwrap()
-            .execute_batch(damage)
-            .unwrap();
-        let ran = wiki.ws(&["drain"]).code(4);
-        assert!(ran.err.contains("hint:"), "{damage}: {}", ran.err);
-        for rest in ["wiki.db-wal", "wiki.db-shm"] {
-            let _ = fs::remove_file(path.with_file_name(rest));
-        }
-        fs::write(&path, copy).unwrap();
-    }
-    wiki.drain();
 }
 
 #[test]

@@ -11,7 +11,7 @@ use wiki_sync::engine::verify::verify;
 use wiki_sync::engine::{Parts, Progress, Silent};
 use wiki_sync::model::{FailureKind, RetryPolicy, StoreName, Timestamp};
 use wiki_sync::outbox::SqliteOutbox;
-use wiki_sync::state::{Receipts, StateDir, open_db};
+use wiki_sync::state::{Receipts, StateDir, open_db, open_outbox_db};
 use wiki_sync::stores::Store;
 use wiki_sync::stores::git::{GitSettings, GitStore};
 use wiki_sync::stores::graph::GraphStore;
@@ -21,33 +21,39 @@ use wiki_sync::testing::{Faulty, Plan};
 use crate::wiki::Wiki;
 
 /// A wiki whose vector store fails as planned; retries and probes wait for milliseconds.
-struct Lab {
-    wiki: Wiki,
-    parts: Parts,
-    plan: Plan,
+pub(crate) struct Lab {
+    pub(crate) wiki: Wiki,
+    pub(crate) parts: Parts,
+    /// Of the vectors.
+    pub(crate) plan: Plan,
+    pub(crate) graph: Plan,
 }
 
-fn lab(pages: &[(&str, &str)]) -> Lab {
+pub(crate) fn lab(pages: &[(&str, &str)]) -> Lab {
     let wiki = Wiki::with(pages);
     // The identity that the fixture keeps in its home is not seen by this process.
     wiki.git(&["config", "user.name", "Tester"]);
     wiki.git(&["config", "user.email", "tester@example.invalid"]);
-    let plan = Plan::default();
+    let [graph, plan] = [Plan::default(), Plan::default()];
     Lab {
-        parts: parts(&wiki.root(), &plan),
+        parts: parts(&wiki.root(), &graph, &plan),
         wiki,
         plan,
+        graph,
     }
 }
 
-fn parts(root: &Path, plan: &Plan) -> Parts {
+fn parts(root: &Path, graph: &Plan, plan: &Plan) -> Parts {
     let state = StateDir::of(root);
     state.create().unwrap();
-    let db = || open_db(&state.database()).unwrap();
+    let db = open_db(&state.database()).unwrap();
     let vectors = VectorStore::open(VectorSettings::embedded("wiki", "repo"), &state).unwrap();
     let git = GitStore::open(root, &state, GitSettings::default()).unwrap();
     let stores: Vec<Box<dyn Store>> = vec![
-        Box::new(GraphStore::open(db(), "wiki-output")),
+        Box::new(Faulty::around(
+            Box::new(GraphStore::open(db, "wiki-output")),
+            graph.clone(),
+        )),
         Box::new(Faulty::around(Box::new(vectors), plan.clone())),
         Box::new(git),
     ];
@@ -55,7 +61,7 @@ fn parts(root: &Path, plan: &Plan) -> Parts {
     Parts {
         wiki: wiki_sync::wiki::Wiki::open(root, &wiki_sync::wiki::WikiSettings::default()).unwrap(),
         receipts: Receipts::open(&state.database()).unwrap(),
-        outbox: Box::new(SqliteOutbox::open(db())),
+        outbox: Box::new(SqliteOutbox::open(open_outbox_db(&state.outbox()).unwrap())),
         policy: RetryPolicy {
             waits: short(&[10, 30, 90]),
             probes: short(&[10, 30, 90, 270]),
@@ -75,15 +81,23 @@ fn parts(root: &Path, plan: &Plan) -> Parts {
 }
 
 impl Lab {
-    fn drain(&mut self) -> DrainReport {
+    pub(crate) fn drain(&mut self) -> DrainReport {
         drain(&mut self.parts, &DrainOptions::default(), &mut Silent).unwrap()
     }
 
-    fn verify(&mut self) -> VerifyReport {
+    pub(crate) fn verify(&mut self) -> VerifyReport {
         verify(&mut self.parts, &mut Silent).unwrap()
     }
 
-    fn attempts(&mut self) -> u32 {
+    fn holds(&mut self, path: &str, store: StoreName) -> bool {
+        let mut stores = self.parts.stores.iter_mut();
+        let store = stores.find(|one| one.name() == store).unwrap();
+        let inventory = store.inventory().unwrap();
+        store.rest();
+        inventory.iter().any(|holding| holding.path == path)
+    }
+
+    pub(crate) fn attempts(&mut self) -> u32 {
         let pending = self.parts.outbox.pending(100).unwrap();
         pending.iter().map(|job| job.attempts).sum()
     }
@@ -347,4 +361,133 @@ fn an_outage_counts_as_attempts_for_whoever_wants_the_ancestors_way() {
         (3, 1, 0),
         "{report:?}"
     );
+}
+
+#[test]
+fn a_page_that_one_store_rejects_reaches_the_others_when_they_are_back() {
+    for back_in_the_same_drain in [false, true] {
+        let mut lab = lab(THREE);
+        lab.graph
+            .fail_page("wiki-output/b.md", FailureKind::Rejected, u32::MAX);
+        lab.plan.away(FailureKind::Down);
+        if back_in_the_same_drain {
+            let plan = lab.plan.clone();
+            let back = std::thread::spawn(move || {
+                while plan.asked() < 3 {
+                    std::thread::yield_now();
+                }
+                plan.back();
+            });
+            let report = lab.drain();
+            back.join().unwrap();
+            assert_eq!(
+                (report.dlq, report.held, report.dead),
+                (1, 0, 1),
+                "{report:?}"
+            );
+        } else {
+            let report = lab.drain();
+            assert_eq!(
+                (report.dlq, report.held, report.dead),
+                (1, 3, 1),
+                "{report:?}"
+            );
+            // Again and again: no further letter, no attempt, no visit of the store that rejects.
+            let applies = lab.graph.applies();
+            for _ in 0..3 {
+                let report = lab.drain();
+                assert_eq!(
+                    (report.dlq, report.held, report.dead),
+                    (0, 3, 1),
+                    "{report:?}"
+                );
+            }
+            assert_eq!((lab.attempts(), lab.graph.applies()), (0, applies));
+            lab.plan.back();
+            let report = lab.drain();
+            assert_eq!((report.held, report.dead), (0, 1), "{report:?}");
+        }
+        let verify = lab.verify();
+        assert_eq!((verify.drift.len(), verify.dead), (0, 1), "{verify:?}");
+        assert!(lab.holds("wiki-output/b.md", StoreName::Vectors));
+        assert!(!lab.holds("wiki-output/b.md", StoreName::Graph));
+        assert_eq!(lab.wiki.head_pages().len(), 3);
+        let letters = lab.parts.outbox.dead().unwrap();
+        assert_eq!(letters[0].death.store, Some(StoreName::Graph));
+
+        lab.graph
+            .fail_page("wiki-output/b.md", FailureKind::Rejected, 0);
+        lab.wiki.write("wiki-output/b.md", "# B two\n");
+        lab.drain();
+        assert!(lab.verify().in_sync);
+    }
+}
+
+#[test]
+fn a_resting_letter_of_one_store_keeps_the_page_from_no_other_that_was_lost() {
+    let mut lab = lab(THREE);
+    lab.graph
+        .fail_page("wiki-output/b.md", FailureKind::Rejected, u32::MAX);
+    lab.drain();
+    for store in &mut lab.parts.stores {
+        store.rest();
+    }
+    std::fs::remove_dir_all(lab.wiki.root().join(".wiki-sync/vectors")).unwrap();
+    let report = lab.drain();
+    assert_eq!(
+        (report.stores["vectors"].applied, report.dlq),
+        (3, 0),
+        "{report:?}"
+    );
+    assert!(lab.holds("wiki-output/b.md", StoreName::Vectors));
+}
+
+#[test]
+fn a_page_that_two_stores_reject_has_one_letter_that_rests() {
+    let mut lab = lab(THREE);
+    for plan in [&lab.graph, &lab.plan] {
+        plan.fail_page("wiki-output/b.md", FailureKind::Rejected, u32::MAX);
+    }
+    let report = lab.drain();
+    assert_eq!(
+        (report.dead, report.held, report.waiting),
+        (1, 0, 0),
+        "{report:?}"
+    );
+    let letters = lab.parts.outbox.dead().unwrap();
+    let death = &letters[0].death;
+    assert_eq!((letters.len(), death.store), (1, None));
+    assert!(
+        death.reason.contains("graph: ") && death.reason.contains("vectors: "),
+        "{}",
+        death.reason
+    );
+    let asked = (lab.graph.applies(), lab.plan.applies());
+    let report = lab.drain();
+    assert_eq!((report.dlq, report.dead), (0, 1), "{report:?}");
+    assert_eq!((lab.graph.applies(), lab.plan.applies()), asked);
+}
+
+#[test]
+fn a_removal_that_a_store_rejects_rests_too() {
+    let mut lab = lab(THREE);
+    lab.drain();
+    lab.plan
+        .fail_page("wiki-output/b.md", FailureKind::Rejected, u32::MAX);
+    lab.wiki.remove("wiki-output/b.md");
+    let report = lab.drain();
+    assert_eq!((report.dlq, report.dead), (1, 1), "{report:?}");
+    let applies = lab.plan.applies();
+    let report = lab.drain();
+    assert_eq!(
+        (report.dlq, report.enqueued, report.dead),
+        (0, 0, 1),
+        "{report:?}"
+    );
+    assert_eq!(lab.plan.applies(), applies);
+    lab.plan
+        .fail_page("wiki-output/b.md", FailureKind::Rejected, 0);
+    lab.wiki.write("wiki-output/b.md", "# B is back\n");
+    lab.drain();
+    assert!(lab.verify().in_sync);
 }

@@ -22,20 +22,70 @@ fn lost_vectors_are_named_by_verify_and_rebuilt_by_a_drain() {
     wiki.assert_in_sync();
 }
 
-#[test]
-fn lost_database_leaves_no_orphan_of_pages_deleted_meanwhile() {
-    let wiki = Wiki::small();
-    wiki.drain();
-    for name in ["wiki.db", "wiki.db-wal", "wiki.db-shm"] {
-        let _ = fs::remove_file(wiki.root().join(".wiki-sync").join(name));
+/// Removes a database of the state folder with its log.
+fn lose(wiki: &Wiki, name: &str) {
+    for rest in ["", "-wal", "-shm"] {
+        let path = wiki.root().join(format!(".wiki-sync/{name}{rest}"));
+        match fs::remove_file(path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => panic!("{name}{rest}: {e}"),
+            Ok(()) | Err(_) => {}
+        }
     }
-    wiki.remove("wiki-output/b.md");
-    wiki.drain();
-    wiki.assert_in_sync();
+}
+
+#[test]
+fn lost_databases_leave_no_orphan_of_pages_deleted_meanwhile() {
+    for lost in [&["wiki.db", "outbox.db"][..], &["wiki.db"], &["outbox.db"]] {
+        let wiki = Wiki::small();
+        wiki.drain();
+        for name in lost {
+            lose(&wiki, name);
+        }
+        wiki.remove("wiki-output/b.md");
+        wiki.drain();
+        wiki.assert_in_sync();
+        assert_eq!(
+            wiki.head_pages(),
+            ["wiki-output/a.md", "wiki-output/sub/c.md"],
+            "{lost:?}"
+        );
+    }
+}
+
+#[test]
+fn jobs_survive_the_loss_of_wiki_db_and_dead_letters_rest_on() {
+    let wiki = Wiki::small();
+    wiki.write("wiki-output/bad.md", b"\xff\n");
+    wiki.json(3, &["drain"]);
+    wiki.write("wiki-output/b.md", "# Beta two\n");
+    wiki.ws(&["enqueue", "wiki-output/b.md"]).code(0);
+    lose(&wiki, "wiki.db");
+    let told = wiki.json(3, &["drain"]);
     assert_eq!(
-        wiki.head_pages(),
-        ["wiki-output/a.md", "wiki-output/sub/c.md"]
+        (&told["processed"], &told["dlq"], &told["dead"]),
+        (&3.into(), &0.into(), &1.into()),
+        "{told}"
     );
+    let verify = wiki.json(3, &["verify"]);
+    assert_eq!(verify["drift"], serde_json::json!([]), "{verify}");
+}
+
+#[test]
+fn what_waited_in_a_lost_outbox_is_found_by_the_scan_and_a_broken_page_dies_again() {
+    let wiki = Wiki::small();
+    wiki.write("wiki-output/bad.md", b"\xff\n");
+    wiki.json(3, &["drain"]);
+    wiki.write("wiki-output/b.md", "# Beta two\n");
+    wiki.ws(&["enqueue", "wiki-output/b.md"]).code(0);
+    lose(&wiki, "outbox.db");
+    let told = wiki.json(3, &["drain"]);
+    assert_eq!(
+        (&told["processed"], &told["dlq"], &told["dead"]),
+        (&1.into(), &1.into(), &1.into()),
+        "{told}"
+    );
+    let verify = wiki.json(3, &["verify"]);
+    assert_eq!(verify["drift"], serde_json::json!([]), "{verify}");
 }
 
 #[test]

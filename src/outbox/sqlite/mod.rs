@@ -1,7 +1,8 @@
-//! The embedded outbox: tables in `wiki.db`.
+//! The embedded outbox: tables in `outbox.db`.
 //!
 //! One row per job; a page has at most one row that is not in flight and one that is (two unique
-//! indices). Every writing method is one `BEGIN IMMEDIATE` transaction.
+//! indices). Every writing method is one `BEGIN IMMEDIATE` transaction; claim, settle and release are several short
+//! ones, so that nobody who enqueues waits long.
 
 mod dead;
 mod entry;
@@ -10,6 +11,7 @@ mod tests;
 
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use self::entry::{Entry, State};
@@ -24,6 +26,17 @@ use crate::state::{db_failure, with_write};
 /// Statements kept prepared on the connection; more than this module has.
 const PREPARED: usize = 48;
 
+/// Jobs claimed, settled or released in one transaction: some milliseconds, so that whoever enqueues waits for no more.
+const PIECE: usize = 250;
+
+/// How long the database is left alone between two pieces; those who wait for it ask every millisecond.
+const GIVE_WAY: Duration = Duration::from_micros(1_500);
+
+/// Releases some of the jobs that are held for a store, or for any.
+const RELEASE: &str = "UPDATE jobs SET state = 'ready', held_for = NULL, due_at = ?2
+     WHERE id IN (SELECT id FROM jobs INDEXED BY jobs_by_due
+                  WHERE state = 'held' AND (?1 IS NULL OR held_for = ?1) LIMIT ?3)";
+
 /// The outbox in SQLite.
 #[derive(Debug)]
 pub struct SqliteOutbox {
@@ -31,12 +44,113 @@ pub struct SqliteOutbox {
 }
 
 impl SqliteOutbox {
-    /// Makes an outbox of a connection that [`crate::state::open_db`] has opened. The connection is its
+    /// Makes an outbox of a connection that [`crate::state::open_outbox_db`] has opened. The connection is its
     /// own: other parts open theirs.
     #[must_use]
     pub fn open(db: Connection) -> Self {
         db.set_prepared_statement_cache_capacity(PREPARED);
         Self { db }
+    }
+
+    /// Says whether what is written next is to be on the disk when it returns; else it is with the next that is.
+    fn durable(&self, durable: bool, doing: &str) -> Result<(), OutboxError> {
+        self.db
+            .pragma_update(None, "synchronous", if durable { "FULL" } else { "NORMAL" })
+            .map_err(|e| db_failure(doing, &e))
+    }
+
+    /// Takes one piece of a claim: at most `max` jobs, and what was buried on the way.
+    fn claim_piece(
+        &mut self,
+        max: usize,
+        until: Timestamp,
+        now: Timestamp,
+    ) -> Result<Claims, OutboxError> {
+        with_write(&mut self.db, "cannot claim jobs", |tx| {
+            let mut claims = Claims::default();
+            let entries = claimable(tx, max, now)?;
+            let mut token = next_tokens(tx, entries.len())?;
+            for entry in entries {
+                match entry.job() {
+                    Ok(job) => {
+                        entry.lend(tx, token, now, until)?;
+                        claims.jobs.push(Claimed {
+                            id: JobId(entry.id.to_string()),
+                            token,
+                            job,
+                            recoveries: entry.recoveries,
+                        });
+                        token += 1;
+                    }
+                    // A row that no longer names a page (an older program was laxer) must not stop the rest.
+                    Err(error) => {
+                        dead::bury_entry(tx, &entry, &error, now)?;
+                        entry.delete(tx)?;
+                        claims.buried += 1;
+                    }
+                }
+            }
+            Ok(claims)
+        })
+    }
+
+    /// Claims piece by piece until `max` are taken or nothing is left.
+    fn claim_pieces(
+        &mut self,
+        max: usize,
+        until: Timestamp,
+        now: Timestamp,
+    ) -> Result<Claims, OutboxError> {
+        let mut claims = Claims::default();
+        loop {
+            let want = PIECE.min(max - claims.jobs.len());
+            match self.claim_piece(want, until, now) {
+                Ok(piece) => {
+                    let came = piece.jobs.len() as u64 + piece.buried;
+                    claims.jobs.extend(piece.jobs);
+                    claims.buried += piece.buried;
+                    if came < want as u64 || claims.jobs.len() >= max {
+                        return Ok(claims);
+                    }
+                }
+                // What is in hand already is the caller's.
+                Err(_) if !claims.jobs.is_empty() => return Ok(claims),
+                Err(failure) => return Err(failure),
+            }
+            std::thread::sleep(GIVE_WAY);
+        }
+    }
+
+    /// Settles piece by piece; only after the last one the disk is waited for.
+    fn settle_pieces(
+        &mut self,
+        claims: &[(Claimed, Settle)],
+        now: Timestamp,
+    ) -> Result<Settled, OutboxError> {
+        let doing = "cannot settle jobs";
+        let mut settled = Settled::default();
+        let mut pieces = claims.chunks(PIECE).peekable();
+        while let Some(piece) = pieces.next() {
+            let is_last = pieces.peek().is_none();
+            if is_last {
+                self.durable(true, doing)?;
+            }
+            with_write(&mut self.db, doing, |tx| {
+                for (claim, outcome) in piece {
+                    match held_by(tx, claim)? {
+                        Some(entry) => {
+                            settled.merged += u64::from(settle_one(tx, entry, outcome, now)?);
+                        }
+                        None => settled.refused += 1,
+                    }
+                }
+                Ok(())
+            })?;
+            if !is_last {
+                std::thread::sleep(GIVE_WAY);
+            }
+        }
+        Ok(settled)
     }
 }
 
@@ -73,32 +187,16 @@ impl Outbox for SqliteOutbox {
             return Ok(Claims::default());
         }
         let until = now.plus(lease.min(LONGEST_WAIT));
-        let claims = with_write(&mut self.db, "cannot claim jobs", |tx| {
-            let mut claims = Claims::default();
-            let entries = claimable(tx, max, now)?;
-            let mut token = next_tokens(tx, entries.len())?;
-            for entry in entries {
-                match entry.job() {
-                    Ok(job) => {
-                        entry.lend(tx, token, now, until)?;
-                        claims.jobs.push(Claimed {
-                            id: JobId(entry.id.to_string()),
-                            token,
-                            job,
-                            recoveries: entry.recoveries,
-                        });
-                        token += 1;
-                    }
-                    // A row that no longer names a page (an older program was laxer) must not stop the rest.
-                    Err(error) => {
-                        dead::bury_entry(tx, &entry, &error, now)?;
-                        entry.delete(tx)?;
-                        claims.buried += 1;
-                    }
-                }
-            }
-            Ok(claims)
-        })?;
+        let doing = "cannot claim jobs";
+        // Whoever claims is a drain: it brings the log into the database when it closes.
+        self.db
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
+            .map_err(|e| db_failure(doing, &e))?;
+        // After a power cut a claim belongs to the dead, so it may as well be forgotten.
+        self.durable(false, doing)?;
+        let claims = self.claim_pieces(max, until, now);
+        self.durable(true, doing)?;
+        let claims = claims?;
         fail::fail_point!("outbox.claimed");
         Ok(claims)
     }
@@ -112,18 +210,10 @@ impl Outbox for SqliteOutbox {
             return Ok(Settled::default());
         }
         fail::fail_point!("outbox.before_settle");
-        let settled = with_write(&mut self.db, "cannot settle jobs", |tx| {
-            let mut settled = Settled::default();
-            for (claim, outcome) in claims {
-                match held_by(tx, claim)? {
-                    Some(entry) => {
-                        settled.merged += u64::from(settle_one(tx, entry, outcome, now)?);
-                    }
-                    None => settled.refused += 1,
-                }
-            }
-            Ok(settled)
-        })?;
+        self.durable(false, "cannot settle jobs")?;
+        let settled = self.settle_pieces(claims, now);
+        self.durable(true, "cannot settle jobs")?;
+        let settled = settled?;
         fail::fail_point!("outbox.settled");
         Ok(settled)
     }
@@ -179,16 +269,21 @@ impl Outbox for SqliteOutbox {
     }
 
     fn release(&mut self, store: Option<StoreName>, now: Timestamp) -> Result<u64, OutboxError> {
-        with_write(&mut self.db, "cannot release held jobs", |tx| {
-            let released = tx
-                .prepare_cached(
-                    "UPDATE jobs INDEXED BY jobs_by_due
-                     SET state = 'ready', held_for = NULL, due_at = ?2
-                     WHERE state = 'held' AND (?1 IS NULL OR held_for = ?1)",
-                )?
-                .execute(params![store.map(StoreName::as_str), now.0])?;
-            Ok(released as u64)
-        })
+        let mut all = 0;
+        loop {
+            let released = with_write(&mut self.db, "cannot release held jobs", |tx| {
+                tx.prepare_cached(RELEASE)?.execute(params![
+                    store.map(StoreName::as_str),
+                    now.0,
+                    as_limit(PIECE)
+                ])
+            })?;
+            all += released as u64;
+            if released < PIECE {
+                return Ok(all);
+            }
+            std::thread::sleep(GIVE_WAY);
+        }
     }
 
     fn bury(&mut self, junk: &Junk, now: Timestamp) -> Result<(), OutboxError> {

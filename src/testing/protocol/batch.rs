@@ -1,6 +1,6 @@
 //! A group of claimed jobs, from claim to settle: `engine/{batch,apply,verdict}.rs`.
 
-use super::outbox::Settle;
+use super::outbox::{Letter, Settle};
 use super::receipts::Receipt;
 use super::state::{Broken, Claim, Outcome, PAGES, STORES, State, Step, Text, Work, Worker};
 use super::{Mutant, Protocol};
@@ -18,6 +18,7 @@ impl Protocol {
                 token,
                 job,
                 work: Work::Unread,
+                letter: None,
                 outcomes: [Outcome::Nothing; STORES],
                 settle: None,
             });
@@ -33,17 +34,22 @@ impl Protocol {
         } else {
             state.outbox.pages[page].letter
         };
+        let letter =
+            letter.filter(|letter| letter.text == text && !self.is(Mutant::LookWakesTheDead));
         let work = match text {
-            text if letter == Some(text) && !self.is(Mutant::LookWakesTheDead) => Work::Rests(text),
+            _ if let Some(letter) = letter.filter(|letter| letter.store.is_none()) => {
+                Work::Rests(letter)
+            }
             Text::Absent => Work::Remove,
             Text::Bad => Work::Rejected(text),
             text => Work::Put(text),
         };
-        if state.rests(page) && !matches!(work, Work::Rests(_)) {
+        if matches!(work, Work::Rejected(_)) && state.rests(StoreName::Graph, page) {
             state.break_promise(Broken::RestDisturbed);
         }
         if let Some(claim) = &mut state.workers[who].claims[page] {
             claim.work = work;
+            claim.letter = letter.filter(|letter| letter.store.is_some());
         }
         let next = next_claim(&state.workers[who], page + 1);
         state.workers[who].step = next.map_or(Step::Void, Step::Read);
@@ -66,6 +72,9 @@ impl Protocol {
                 let Some(text) = claim.work.change() else {
                     continue;
                 };
+                if claim.letter.is_some_and(|letter| letter.keeps(text, store)) {
+                    continue;
+                }
                 let done = match receipts.pages[at][page] {
                     Receipt::None => text == Text::Absent,
                     Receipt::Void => false,
@@ -220,9 +229,20 @@ impl Protocol {
                 continue;
             };
             let settle = self.verdict(claim, state.disk[page]);
+            // Such a letter was laid before this worker claimed, and nobody but a person takes it away.
+            let tried = |store: &StoreName| {
+                let outcome = claim.outcomes[*store as usize];
+                matches!(outcome, Outcome::Applied | Outcome::Transient)
+                    && state.rests(*store, page)
+                    && claim.work.change() == Some(state.disk[page])
+            };
+            let disturbed = StoreName::ALL.iter().any(tried);
             let moved_on = claim.work.change() != Some(state.disk[page]);
             if settle == Settle::Ack && moved_on {
                 state.break_promise(Broken::FalseAck);
+            }
+            if disturbed {
+                state.break_promise(Broken::RestDisturbed);
             }
             if let Some(claim) = &mut state.workers[who].claims[page] {
                 claim.settle = Some(settle);
@@ -234,8 +254,8 @@ impl Protocol {
     /// Decides what becomes of a job.
     fn verdict(&self, claim: &Claim, disk: Text) -> Settle {
         let applied = match claim.work {
-            Work::Rests(text) => return Settle::Swallow(text),
-            Work::Rejected(text) => return Settle::Dead(text),
+            Work::Rests(letter) => return Settle::Swallow(letter),
+            Work::Rejected(text) => return Settle::Dead(Letter { text, store: None }),
             Work::Put(text) => text,
             Work::Remove | Work::Unread => Text::Absent,
         };
@@ -255,7 +275,11 @@ impl Protocol {
                 attempts: attempts + 1,
                 version,
             },
-            (Outcome::Transient, _) => Settle::Dead(applied),
+            (Outcome::Transient, store) => Settle::Dead(Letter {
+                text: applied,
+                // The new letter takes the place of one that stands for another store.
+                store: Some(store).filter(|_| claim.letter.is_none()),
+            }),
             (Outcome::Down, store) if !self.is(Mutant::AckThoughAway) => {
                 Settle::Hold { store, version }
             }
@@ -263,7 +287,7 @@ impl Protocol {
             _ if disk != applied && !self.is(Mutant::NoRecheck) => {
                 Settle::RetryAt { attempts, version }
             }
-            _ => Settle::Ack,
+            _ => claim.letter.map_or(Settle::Ack, Settle::Swallow),
         }
     }
 
@@ -273,6 +297,18 @@ impl Protocol {
             let Some(claim) = claim else { continue };
             let Some(settle) = claim.settle else { continue };
             let slot = &mut state.outbox.pages[page];
+            if let Settle::Dead(Letter {
+                text,
+                store: Some(refused),
+            }) = settle
+                && !self.is(Mutant::DiesForAll)
+                && StoreName::ALL.iter().any(|&store| {
+                    store != refused && claim.outcomes[store as usize] > Outcome::Applied
+                })
+            {
+                let named = Some(text).filter(|&text| text != Text::Absent);
+                slot.enqueue(named, false, self.mutant);
+            }
             let before = *slot;
             slot.settle(claim.token, claim.job, settle, self.mutant);
             let after = *slot;

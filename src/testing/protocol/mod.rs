@@ -14,7 +14,7 @@
 //! | `RetryDead` | `outbox/sqlite/dead.rs` `retry` |
 //! | `Away`, `Back` | `Failure` of kind `Down`, `Busy` or `Refused` from any method of `stores/mod.rs` `Store` |
 //! | `Copy`, `Lose`, `Restore` | the vectors' folder or collection, dropped or replaced by an old copy |
-//! | `LoseState` | `wiki.db` is gone: outbox, receipts and graph |
+//! | `LoseState`, `LoseOutbox` | `wiki.db` is gone: receipts and graph; `outbox.db`, or Redis was flushed: jobs and letters |
 //! | `Start` | `engine/drain.rs` `drain`; `DrainOptions::scan` |
 //! | `Begin` | `engine/drain.rs` `begin`: `lock`, `Outbox::recover(true, now)` |
 //! | `Recognise`, `Adopt` | `engine/drain.rs` `recognise`, then `Outbox::release`; `state/receipts.rs` `recognise`, `adopt` |
@@ -26,7 +26,7 @@
 //! | `RaiseEpoch` | `stores/vectors/mod.rs` `apply`, after its points are flushed |
 //! | `Write` | `state/receipts.rs` `write` |
 //! | `Recheck` | `engine/verdict.rs` `verdict`, `is_still`, `fail`; `model/retry.rs` `verdict` |
-//! | `Settle` | `engine/verdict.rs` `settle`; `outbox/sqlite/mod.rs` `settle`, `put_back`; `merge.rs` `join` |
+//! | `Settle` | `engine/verdict.rs` `settle`, `onward`; `outbox/sqlite/mod.rs` `settle`, `put_back`; `merge.rs` `join` |
 //! | `Idle`, `Probe`, `End` | `engine/drain.rs` `all`, `probe`; `engine/gate.rs` `Gate` |
 //! | `Kill` | kill -9: the kernel lets go of `state/lock.rs` `CheckoutLock`, all else is what was committed |
 //!
@@ -42,7 +42,7 @@
 //! is recognised again in `Void` and `Apply`, gets a new id when it is another, is scanned for after a `Probe`.
 //!
 //! Taken to be one step although the program makes several: reading a page, a scan, `recover` with `claim`,
-//! `recognise` with `release`. Left out: labels, fingerprints, the guard against mass deletion, the poison mark, groups
+//! `recognise` with `release`, what goes on for other stores with `settle`. Left out: labels, fingerprints, the guard against mass deletion, the poison mark, groups
 //! larger than memory. A store that is replaced between its points and its epoch is not modelled: nobody could tell.
 
 mod batch;
@@ -121,6 +121,8 @@ enum Mutant {
     NamesStay,
     /// A page that was gone when it was tried leaves no version, so nothing differs from it.
     AbsenceHasNoName,
+    /// A job that died for one store is not enqueued again for the others that have not got its page.
+    DiesForAll,
     /// Dead letters are read once, when the drain begins: one that was taken away meanwhile swallows a job, one that
     /// was laid meanwhile does not rest.
     LettersAreRemembered,
@@ -151,6 +153,8 @@ enum Action {
     Restore(usize),
     /// `wiki.db` is gone.
     LoseState,
+    /// `outbox.db` is gone, or Redis was flushed.
+    LoseOutbox,
     /// A drain starts, with a scan or without.
     Start(usize, bool),
     /// A worker's next step.

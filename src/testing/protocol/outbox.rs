@@ -26,13 +26,26 @@ pub(super) struct Job {
     pub(super) attempts: u8,
 }
 
+/// A dead letter: the content that died, and the store that refused it; `None` when it stands for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Letter {
+    pub(super) text: Text,
+    pub(super) store: Option<StoreName>,
+}
+
+impl Letter {
+    /// Whether it keeps this content from this store.
+    pub(super) fn keeps(self, text: Text, store: StoreName) -> bool {
+        self.text == text && self.store.is_none_or(|refused| refused == store)
+    }
+}
+
 /// All of one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct Slot {
     pub(super) waiting: Option<Job>,
     pub(super) in_flight: Option<(Job, Token)>,
-    /// The content that died.
-    pub(super) letter: Option<Text>,
+    pub(super) letter: Option<Letter>,
     /// The last token given out.
     pub(super) last: Token,
 }
@@ -47,8 +60,8 @@ pub(super) struct Outbox {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Settle {
     Ack,
-    /// Its dead letter of this content rests on.
-    Swallow(Text),
+    /// Its dead letter rests on.
+    Swallow(Letter),
     RetryAt {
         attempts: u8,
         version: Option<Text>,
@@ -57,7 +70,7 @@ pub(super) enum Settle {
         store: StoreName,
         version: Option<Text>,
     },
-    Dead(Text),
+    Dead(Letter),
 }
 
 impl Job {
@@ -189,8 +202,8 @@ impl Slot {
         match settle {
             Settle::Ack => self.letter = None,
             // Only a letter that is still there can swallow; else a person took it away, and the page is owed.
-            Settle::Swallow(text)
-                if self.letter != Some(text) && mutant != Some(Mutant::LettersAreRemembered) =>
+            Settle::Swallow(letter)
+                if self.letter != Some(letter) && mutant != Some(Mutant::LettersAreRemembered) =>
             {
                 self.put_back(Job {
                     standing: Standing::Ready,
@@ -210,7 +223,7 @@ impl Slot {
                 attempts: job.attempts + u8::from(mutant == Some(Mutant::HoldCounts)),
                 ..job
             }),
-            Settle::Dead(text) => self.letter = Some(text),
+            Settle::Dead(letter) => self.letter = Some(letter),
         }
         false
     }
@@ -258,7 +271,7 @@ impl Slot {
 
     /// Puts the dead letter back as a fresh job.
     pub(super) fn retry_dead(&mut self) {
-        let Some(text) = self.letter.take() else {
+        let Some(Letter { text, .. }) = self.letter.take() else {
             return;
         };
         let told = self.waiting.and_then(|job| job.sha);

@@ -18,9 +18,10 @@ pub(super) fn all(bounds: &Bounds) -> Vec<Property<Protocol>> {
                 state.ghosts.unseen
                     || state.ghosts.edited[page]
                     || slot.is_owed()
-                    || state.rests(page)
                     || state.workers.iter().any(claimed)
-                    || StoreName::ALL.iter().all(|&store| state.holds(store, page))
+                    || StoreName::ALL
+                        .iter()
+                        .all(|&store| state.rests(store, page) || state.holds(store, page))
             })
         }),
         Property::always("a receipt never lies", |_, state: &State| {
@@ -113,7 +114,7 @@ fn seen(bounds: &Bounds) -> Vec<Property<Protocol>> {
     when(
         bounds.bad || bounds.faults > 1,
         Property::sometimes("a letter rests", |_, state: &State| {
-            state.rests(0) && state.nobody_runs()
+            state.rests(StoreName::Vectors, 0) && state.nobody_runs()
         }),
     );
     when(

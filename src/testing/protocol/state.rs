@@ -1,6 +1,6 @@
 //! What one moment consists of: the pages on disk, the outbox, the receipts, the stores, the workers.
 
-use super::outbox::{Job, Outbox, Settle, Token};
+use super::outbox::{Job, Letter, Outbox, Settle, Token};
 use super::receipts::Receipts;
 use super::world::Bounds;
 use crate::model::StoreName;
@@ -86,9 +86,10 @@ impl State {
         self.ghosts.broken.get_or_insert(broken);
     }
 
-    /// Says whether a page's dead letter is about the content on disk.
-    pub(super) fn rests(&self, page: usize) -> bool {
-        self.outbox.pages[page].letter == Some(self.disk[page])
+    /// Says whether a page's dead letter keeps the content on disk from a store.
+    pub(super) fn rests(&self, store: StoreName, page: usize) -> bool {
+        let letter = self.outbox.pages[page].letter;
+        letter.is_some_and(|letter| letter.keeps(self.disk[page], store))
     }
 
     /// Says whether a store holds the page as it is on disk.
@@ -96,14 +97,14 @@ impl State {
         self.stores[store as usize].pages[page] == self.disk[page]
     }
 
-    /// Says whether every store holds every page that has no dead letter of its present content.
+    /// Says whether every store holds every page that no dead letter keeps from it.
     pub(super) fn is_consistent(&self) -> bool {
         StoreName::ALL.iter().all(|&store| self.is_held_by(store))
     }
 
     /// As [`State::is_consistent`], of one store.
     pub(super) fn is_held_by(&self, store: StoreName) -> bool {
-        (0..PAGES).all(|page| self.rests(page) || self.holds(store, page))
+        (0..PAGES).all(|page| self.rests(store, page) || self.holds(store, page))
     }
 
     /// Says whether no worker runs.
@@ -174,7 +175,7 @@ pub(super) struct Worker {
     /// A probe opened a store of which the scan could not know all.
     pub(super) must_scan: bool,
     /// The dead letters as they were when it began.
-    pub(super) letters: [Option<Text>; PAGES],
+    pub(super) letters: [Option<Letter>; PAGES],
     /// Its claims, by page.
     pub(super) claims: [Option<Claim>; PAGES],
     /// The epoch that each store will have after the group; `None` where it has no share.
@@ -207,6 +208,8 @@ pub(super) struct Claim {
     /// The job as it was claimed.
     pub(super) job: Job,
     pub(super) work: Work,
+    /// The page's dead letter, where it is about what is to be done and stands for one store.
+    pub(super) letter: Option<Letter>,
     /// By store.
     pub(super) outcomes: [Outcome; STORES],
     /// How it ends, once that is decided.
@@ -222,8 +225,8 @@ pub(super) enum Work {
     Remove,
     /// The page can never be applied as it is.
     Rejected(Text),
-    /// Swallowed by the page's resting dead letter.
-    Rests(Text),
+    /// Swallowed by the page's resting dead letter, which stands for all stores.
+    Rests(Letter),
 }
 
 impl Work {

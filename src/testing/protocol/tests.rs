@@ -61,6 +61,8 @@ every_state! {
     vectors_are_lost_and_restored { pages: 2, edits: 1, copies: 1, swaps: 1, kills: 1, starts: 3 }
     vectors_are_restored_twice { edits: 1, copies: 1, swaps: 2, starts: 3 }
     the_state_is_lost { edits: 1, kills: 1, losses: 1, swaps: 1 }
+    both_databases_are_lost_among_letters { edits: 2, bad: true, losses: 2, starts: 3 }
+    letters_rest_while_stores_go_away { edits: 1, faults: 2, outages: 1, losses: 1 }
     letters_rest_and_are_retried {
         edits: 2, bad: true, faults: 2, retries: 1, starts: 3, kills: 1, unscanned: true,
     }
@@ -73,6 +75,8 @@ every_state! {
     two_workers_and_an_outage_and_two_edits { workers: 2, edits: 2, kills: 1, outages: 1, starts: 3 }
     #[ignore = "1 min: two outages at every moment"]
     both_stores_go_away { pages: 2, edits: 2, outages: 2, kills: 1 }
+    #[ignore = "1 min: letters while stores go away, and two edits"]
+    letters_rest_while_stores_go_away_under_two_edits { edits: 2, faults: 2, outages: 1, losses: 1 }
     #[ignore = "half a minute: letters among two workers"]
     two_workers_and_letters {
         workers: 2, edits: 2, bad: true, faults: 2, retries: 1, starts: 3, unscanned: true,
@@ -160,6 +164,9 @@ mistakes! {
     }
     an_event_without_name_does_not_end_a_hold: NamesStay breaks "quiet means consistent" {
         edits: 3, outages: 1, unscanned: true,
+    }
+    a_page_that_died_for_one_store_is_lost_to_another: DiesForAll breaks "no job is lost" {
+        edits: 1, faults: 2, outages: 1,
     }
     a_letter_taken_away_swallows_a_job: LettersAreRemembered breaks "no job is lost" {
         edits: 1, bad: true, retries: 1, unscanned: true,

@@ -146,10 +146,7 @@ impl Protocol {
         state.workers[who].must_scan = false;
         for page in 0..PAGES {
             let text = state.disk[page];
-            if text != Text::Absent && state.rests(page) && !self.is(Mutant::ScanWakesTheDead) {
-                continue;
-            }
-            let owed = StoreName::ALL.map(|store| {
+            let mut owed = StoreName::ALL.map(|store| {
                 let (at, held) = (store as usize, state.stores[store as usize].pages[page]);
                 let receipt = state.receipts.pages[at][page];
                 if store == StoreName::Git && !asked {
@@ -163,11 +160,18 @@ impl Protocol {
                     }
                 }
             });
-            let letter = state.outbox.pages[page].letter.is_some();
-            if text != Text::Absent && state.rests(page) {
-                state.break_promise(Broken::RestDisturbed);
+            let letter = state.outbox.pages[page].letter;
+            let is_about = letter.is_some_and(|letter| letter.text == text);
+            for store in StoreName::ALL {
+                if state.rests(store, page) && !self.is(Mutant::ScanWakesTheDead) {
+                    owed[store as usize] = false;
+                }
             }
-            if owed.contains(&true) || letter {
+            if owed.contains(&true) || (letter.is_some() && !is_about) {
+                let awake = |store: &StoreName| !state.rests(*store, page) && owed[*store as usize];
+                if is_about && !StoreName::ALL.iter().any(awake) {
+                    state.break_promise(Broken::RestDisturbed);
+                }
                 let shut = &state.workers[who].shut;
                 let wakes = owed.iter().zip(shut).any(|(owed, shut)| *owed && !shut)
                     && !self.is(Mutant::ScanKeepsHolds);

@@ -28,7 +28,7 @@ pub(super) struct Bounds {
     pub(super) swaps: u8,
     /// `git reset` of a page.
     pub(super) resets: u8,
-    /// `wiki.db` lost.
+    /// `wiki.db` or `outbox.db` lost.
     pub(super) losses: u8,
     /// `dlq retry`.
     pub(super) retries: u8,
@@ -114,6 +114,9 @@ impl Protocol {
         }
         if left.losses > 0 && state.nobody_runs() {
             actions.push(Action::LoseState);
+            if state.outbox != super::outbox::Outbox::default() {
+                actions.push(Action::LoseOutbox);
+            }
         }
     }
 
@@ -170,6 +173,12 @@ impl Protocol {
                 left.losses -= 1;
                 state.lose_state();
             }
+            Action::LoseOutbox => {
+                left.losses -= 1;
+                state.outbox = super::outbox::Outbox::default();
+                state.ghosts.unseen = true;
+                state.stir();
+            }
             Action::Enqueue(..)
             | Action::Start(..)
             | Action::Step(..)
@@ -204,7 +213,7 @@ impl State {
         self.stir();
     }
 
-    /// Outbox, receipts and graph lie in one file.
+    /// Receipts and graph lie in one file.
     fn lose_state(&mut self) {
         let graph = StoreName::Graph as usize;
         self.stores[graph] = Held {
@@ -213,7 +222,6 @@ impl State {
             pages: [Text::Absent; PAGES],
         };
         self.receipts = super::receipts::Receipts::EMPTY;
-        self.outbox = super::outbox::Outbox::default();
         self.ghosts.unseen = true;
         self.stir();
     }
