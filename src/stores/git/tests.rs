@@ -2,9 +2,15 @@
 
 mod attributes;
 mod beside;
+mod by_git;
 mod citizen;
 mod crash;
+mod filters;
 mod fixture;
 mod large;
+mod policy;
 mod random;
+mod refusals;
+mod signing;
 mod stored;
+mod waits;
