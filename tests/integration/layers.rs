@@ -18,7 +18,7 @@ const MAY: &[(&str, &[&str])] = &[
         &["model", "wiki", "state", "outbox", "stores", "engine"],
     ),
     // Settings are made of each part's own.
-    ("config", &["model", "wiki", "engine"]),
+    ("config", &["model", "wiki", "engine", "stores"]),
 ];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {

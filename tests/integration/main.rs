@@ -6,6 +6,7 @@ mod bad_pages;
 mod corpus;
 mod damage;
 mod faults;
+mod git_programs;
 mod git_surroundings;
 mod journey;
 mod kills;
