@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::CommandError;
 use super::root::{self, Root};
-use crate::config::{Config, FILE_NAME, Layers};
+use crate::config::{Commits, Config, FILE_NAME, Layers};
 use crate::engine::Parts;
 use crate::engine::alert::{Alerts, Secret, TOKEN_VARIABLE};
 use crate::model::{Failure, FailureKind, StoreName, Timestamp};
@@ -137,7 +137,7 @@ impl Workspace {
         let graph = crate::testing::fail_pages_from_env(graph);
         let mut stores: Vec<Box<dyn Store>> = vec![graph, wired::vectors(self)?];
         // Without a repository too: the store then says what is missing, and the others are served.
-        if self.config.git.commit {
+        if self.config.git.commit != Commits::Off {
             stores.push(wired::git(self)?);
         }
         Ok(Parts {
@@ -242,6 +242,7 @@ mod wired {
 
     use super::Workspace;
     use crate::cli::commands::search::Found;
+    use crate::config::Commits;
     use crate::model::Failure;
     use crate::outbox::{self, Clock, Outbox, Owner, RedisSettings};
     use crate::state::{Receipts, open_db};
@@ -282,10 +283,14 @@ mod wired {
     }
 
     pub(super) fn git(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {
+        let choice = &ws.config.git;
         let settings = GitSettings {
             pages_dir: ws.wiki.pages_dir().into(),
             is_page: ws.wiki.page_test(),
-            allow_detached: ws.config.git.allow_detached,
+            allow_detached: choice.allow_detached,
+            apart: choice.commit == Commits::Page,
+            message: choice.message.clone(),
+            author: choice.author.clone(),
             ..GitSettings::default()
         };
         Ok(Box::new(GitStore::open(

@@ -2,10 +2,14 @@
 
 use std::fmt::Write as _;
 
-use super::Config;
 use super::value::Slot;
+use super::{Commits, Config};
 use crate::engine::alert::{check_base_url, check_webhook_url};
 use crate::model::PagePath;
+use crate::stores::git::{check_author, check_message};
+
+/// In the order of their words.
+const COMMITS: [Commits; 3] = [Commits::Batch, Commits::Page, Commits::Off];
 
 type Check = fn(&Config) -> Result<(), String>;
 
@@ -126,13 +130,32 @@ pub const KEYS: &[Key] = &[
     Key {
         section: "git",
         name: "commit",
-        doc: "`batch`: one commit for each batch of pages. `off`: git is left alone.",
+        doc: "`batch`: one commit for each batch of pages. `page`: one for each page, a move being one; a batch of more than 100 changed pages, such as a first sync, is one commit all the same. `off`: git is left alone.",
         slot: Slot::Word {
-            words: &["batch", "off"],
-            get: |c| usize::from(!c.git.commit),
-            set: |c, place| c.git.commit = place == 0,
+            words: &["batch", "page", "off"],
+            get: |c| {
+                COMMITS
+                    .iter()
+                    .position(|is| *is == c.git.commit)
+                    .unwrap_or(0)
+            },
+            set: |c, place| c.git.commit = COMMITS[place],
         },
         check: None,
+    },
+    Key {
+        section: "git",
+        name: "message",
+        doc: "What a commit says: `{summary}` (update wiki-output/a.md; sync 7 pages), `{count}`, `{title}` and `{path}` of the first page, and `{paths}`, a list of the first 20 when there are several, which follows a message of one line by itself.",
+        slot: Slot::Text(|c| &mut c.git.message),
+        check: Some(|c| check_message(&c.git.message)),
+    },
+    Key {
+        section: "git",
+        name: "author",
+        doc: "The author of commits, as `Name <mail>`; empty: whoever commits. The committer is always git's own user.",
+        slot: Slot::Text(|c| &mut c.git.author),
+        check: Some(|c| check_author(&c.git.author)),
     },
     Key {
         section: "git",
@@ -290,7 +313,7 @@ mod tests {
     fn the_template_states_only_what_it_is_told_to() {
         let mut config = Config::default();
         config.wiki.pages = "docs".into();
-        config.git.commit = false;
+        config.git.commit = Commits::Off;
         let text = template(&config, |key| key.name == "pages");
         assert!(text.contains("\n# commit = \"batch\"\n"), "{text}");
         let stated: Vec<_> = text

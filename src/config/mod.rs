@@ -15,6 +15,7 @@ pub use keys::{KEYS, Key, reference, template};
 use crate::engine::alert::{AlertSettings, VARIABLES};
 use crate::engine::bounds::DeadBounds;
 use crate::model::RetryPolicy;
+use crate::stores::git::DEFAULT_MESSAGE;
 use crate::wiki::WikiSettings;
 
 /// The settings file's name, at the repository's root.
@@ -26,11 +27,26 @@ const PREFIX: &str = "WIKI_SYNC_";
 /// Variables of the test suite, which are no settings.
 const TEST_PREFIX: &str = "WIKI_SYNC_TEST_";
 
+/// How pages are committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Commits {
+    /// One commit for each batch of pages.
+    Batch,
+    /// One commit for each page.
+    Page,
+    /// None: git is left alone.
+    Off,
+}
+
 /// How git is used. Section `[git]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitChoice {
-    /// Whether pages are committed, one commit for each batch.
-    pub commit: bool,
+    /// How pages are committed.
+    pub commit: Commits,
+    /// The template of a commit's message.
+    pub message: String,
+    /// `Name <mail>` of the author; empty: whoever commits.
+    pub author: String,
     /// Whether a detached HEAD is committed on.
     pub allow_detached: bool,
 }
@@ -97,7 +113,9 @@ impl Default for Config {
             outbox: OutboxChoice::default(),
             vectors_url: "edge:".into(),
             git: GitChoice {
-                commit: true,
+                commit: Commits::Batch,
+                message: DEFAULT_MESSAGE.into(),
+                author: String::new(),
                 allow_detached: false,
             },
             retry: RetryPolicy::default(),
@@ -328,7 +346,7 @@ mod tests {
             config(file, &env, &["wiki.pages=from-flag", "retry.waits=0.5, 2"]).expect("all good");
         assert_eq!(config.wiki.pages, "from-flag");
         assert_eq!(config.wiki.max_page, 10);
-        assert!(!config.git.commit && config.git.allow_detached);
+        assert!(config.git.commit == Commits::Off && config.git.allow_detached);
         assert_eq!(
             config.retry.waits,
             [Duration::from_millis(500), Duration::from_secs(2)]
@@ -350,6 +368,8 @@ mod tests {
                 "outbox.allow_eviction default",
                 "vectors.url default",
                 "git.commit wiki-sync.toml:5",
+                "git.message default",
+                "git.author default",
                 "git.allow_detached WIKI_SYNC_GIT_ALLOW_DETACHED",
                 "retry.waits --set",
                 "retry.probes default",
@@ -382,8 +402,8 @@ mod tests {
                 "wiki-sync.toml:2: wiki.pages: path \"../x\" has a part \"..\" that could lead out of the wiki",
             ),
             (
-                "git.commit = \"page\"\n",
-                "wiki-sync.toml:1: git.commit: \"page\" is not \"batch\" or \"off\"",
+                "git.commit = \"none\"\n",
+                "wiki-sync.toml:1: git.commit: \"none\" is not \"batch\" or \"page\" or \"off\"",
             ),
             (
                 "[retry]\nwaits = [1, -3]\n",

@@ -245,13 +245,18 @@ impl Visit<'_, '_, '_> {
     }
 }
 
-/// Holds a job for a store until it is released.
+/// Holds a job for a store until it is released. Its reason says the way out too: whoever finds the job held has
+/// nothing else to go by.
 pub(super) fn hold(store: StoreName, version: String, why: &Failure) -> Settle {
+    let reason = match &why.hint {
+        Some(hint) => format!("{}; {hint}", why.reason),
+        None => why.reason.clone(),
+    };
     Settle::Hold {
         store,
         until: None,
         version,
-        reason: why.reason.clone(),
+        reason,
     }
 }
 

@@ -242,3 +242,74 @@ fn pages_of_a_sparse_checkout_that_are_not_here_stay_in_head() {
     wiki.drain();
     wiki.assert_in_sync();
 }
+
+#[test]
+fn after_an_amend_a_rebase_or_a_force_push_the_next_sync_is_right_and_small() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    wiki.write("wiki-output/b.md", "# Beta two\n");
+    wiki.drain();
+    // The commit that we made last is no ancestor any more.
+    wiki.git(&["commit", "-q", "--amend", "-m", "in my own words"]);
+    wiki.write("wiki-output/a.md", "# Alpha two\n");
+    let drained = wiki.drain();
+    assert_eq!(drained["processed"], 1, "{drained}");
+    wiki.assert_in_sync();
+    wiki.git(&["checkout", "-q", "-b", "other", "HEAD~2"]);
+    wiki.write("README", "other\n");
+    wiki.git(&["commit", "-qam", "other"]);
+    wiki.git(&["checkout", "-q", "main"]);
+    wiki.git(&["rebase", "-q", "other"]);
+    assert_eq!(wiki.drain()["processed"], 0);
+    wiki.assert_in_sync();
+    // What somebody else forced onto the branch: one page back, one gone.
+    wiki.git(&["reset", "-q", "--hard", "other"]);
+    let pages = wiki.head_pages();
+    wiki.drain();
+    assert_eq!(wiki.head_pages(), pages);
+    wiki.assert_in_sync();
+    assert_eq!(
+        wiki.json(0, &["search", "two"]).as_array().unwrap().len(),
+        0
+    );
+}
+
+#[test]
+fn a_lock_left_behind_is_named_with_its_age_and_never_removed() {
+    let wiki = Wiki::small();
+    let lock = wiki.root().join(".git/index.lock");
+    fs::write(&lock, "").unwrap();
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_hours(11 * 24 + 1);
+    let file = fs::File::options().write(true).open(&lock).unwrap();
+    file.set_modified(long_ago).unwrap();
+    wiki.json(75, &["drain", "--no-wait"]);
+    assert!(lock.exists());
+    let status = wiki.json(0, &["status"]);
+    let trouble = status["trouble"].to_string();
+    for words in ["index.lock", "11 days", "rm '"] {
+        assert!(trouble.contains(words), "{words}: {trouble}");
+    }
+    assert_eq!(status["held"].as_array().unwrap().len(), 3, "{status}");
+    fs::remove_file(&lock).unwrap();
+    wiki.drain();
+    wiki.assert_in_sync();
+}
+
+#[test]
+fn a_page_keeps_the_unicode_form_that_its_name_has() {
+    let (nfd, nfc) = ("wiki-output/e\u{301}.md", "wiki-output/\u{e9}.md");
+    let wiki = Wiki::with(&[(nfd, "# one\n")]);
+    wiki.drain();
+    wiki.write(nfd, "# one, second\n");
+    wiki.drain();
+    assert_eq!(wiki.head_pages(), [nfd]);
+    // Where the file system keeps both, they are two pages, and it is said.
+    wiki.write(nfc, "# two\n");
+    wiki.drain();
+    let mut both = vec![nfd.to_owned(), nfc.to_owned()];
+    both.sort();
+    assert_eq!(wiki.head_pages(), both);
+    let conflicts = wiki.json(0, &["graph", "conflicts"]);
+    assert_eq!(conflicts.as_array().unwrap().len(), 2, "{conflicts}");
+    wiki.assert_in_sync();
+}

@@ -21,7 +21,7 @@ const MAY: &[(&str, &[&str])] = &[
         ],
     ),
     // Settings are made of each part's own.
-    ("config", &["model", "wiki", "engine"]),
+    ("config", &["model", "wiki", "engine", "stores"]),
 ];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -7,6 +7,7 @@ mod corpus;
 mod damage;
 mod databases;
 mod faults;
+mod git_programs;
 mod git_surroundings;
 mod hooks;
 mod hooks_install;

@@ -17,6 +17,7 @@ use crate::model::{StoreName, Timestamp};
 
 /// Find changed pages and bring them to every store
 #[derive(Debug, clap::Args)]
+#[allow(clippy::struct_excessive_bools)] // each is a flag of its own
 pub(crate) struct DrainArgs {
     /// Do not look for pages that nobody announced
     #[arg(long)]
@@ -33,6 +34,9 @@ pub(crate) struct DrainArgs {
     /// Remove pages even when so many are gone at once that it looks like an accident
     #[arg(long)]
     allow_mass_delete: bool,
+    /// Commit on a detached HEAD too, where no branch keeps the commits
+    #[arg(long)]
+    allow_detached: bool,
     /// Wait this many seconds for another drain of this checkout
     #[arg(long, value_name = "S", default_value = "60", value_parser = seconds)]
     lock_wait: Duration,
@@ -62,7 +66,8 @@ impl DrainArgs {
 }
 
 pub(super) fn run(args: &DrainArgs, cx: &mut Context) -> Result<Exit, CommandError> {
-    let ws = cx.workspace()?;
+    let mut ws = cx.workspace()?;
+    ws.config.git.allow_detached |= args.allow_detached;
     let mut parts = ws.parts()?;
     let mut bar = Bar::new(&cx.out);
     let report = drain(&mut parts, &args.options(stop_on_signals()?), &mut bar)?;

@@ -12,7 +12,7 @@ use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::open::{self, Workspace};
 use crate::cli::root::Root;
-use crate::config::{FILE_NAME, Origin, template};
+use crate::config::{Commits, FILE_NAME, Origin, template};
 use crate::hooks::change::Act;
 use crate::state::STATE_DIR;
 
@@ -114,7 +114,7 @@ pub(super) fn run(_args: &InitArgs, cx: &mut Context) -> Result<Exit, CommandErr
         cx.out
             .say(format_args!("  kept  {name:16} {}", about(name)));
     }
-    if at.config.git.commit && !at.root.git {
+    if at.config.git.commit != Commits::Off && !at.root.git {
         let note = "no git repository here: run `git init`, or set git.commit = \"off\"";
         cx.out.stderr("warning", note);
     }

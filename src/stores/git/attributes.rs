@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use git2::{Config, Oid, Repository};
 use sha1::{Digest as _, Sha1};
 
-use super::index_file::{Entry, IndexFile, Stamp, hex};
+use super::index_entry::Entry;
+use super::index_file::IndexFile;
+use super::stamp::{Stamp, hex};
 
 /// What git calls the file in each folder.
 const FILE: &str = ".gitattributes";
@@ -76,6 +78,11 @@ impl Folders {
                 said.add(&name, blob.content());
             }
         }
+        if said.filters
+            && let Some(config) = &config
+        {
+            said.programs(config);
+        }
         said.mark()
     }
 }
@@ -113,6 +120,8 @@ fn users_file(config: &Config) -> Option<PathBuf> {
 struct Said {
     hash: Sha1,
     anything: bool,
+    /// Whether some attribute names a filter.
+    filters: bool,
 }
 
 impl Said {
@@ -121,6 +130,7 @@ impl Said {
             return;
         }
         self.anything = true;
+        self.filters |= content.windows(7).any(|word| word == b"filter=");
         for part in [name.as_bytes(), content] {
             self.hash.update((part.len() as u64).to_be_bytes());
             self.hash.update(part);
@@ -152,6 +162,24 @@ impl Said {
             if value != "native" {
                 self.add("core.eol", value.as_bytes());
             }
+        }
+    }
+
+    /// Adds the programs behind filters, of which another may make another blob.
+    fn programs(&mut self, config: &Config) {
+        let mut programs = BTreeMap::new();
+        let Ok(entries) = config.entries(Some(r"^filter\..*\.(clean|process|required)$")) else {
+            return;
+        };
+        let _ = entries.for_each(|entry| {
+            if entry.has_value()
+                && let Ok(name) = entry.name()
+            {
+                programs.insert(name.to_owned(), entry.value_bytes().to_vec());
+            }
+        });
+        for (name, program) in programs {
+            self.add(&name, &program);
         }
     }
 

@@ -16,19 +16,24 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::io;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use git2::{ObjectType, Oid, Repository};
-use sha1::{Digest as _, Sha1};
 
-use super::index_file::{Entry, IndexFile, Stamp, hex};
-use super::journal::{Journal, LockMark, Moved, Paths, remove};
+use super::filter::Tools;
+use super::index_entry::Entry;
+use super::index_file::IndexFile;
+use super::journal::{Journal, Moved, Paths};
+use super::message::{Told, author_of};
+use super::next_index::{finish, place, racy_time};
 use super::plan::Plan;
 use super::repo::{self, Head, git_failure, io_failure};
+use super::sign::{Draft, signed_commit};
+use super::stamp::Stamp;
+use super::tree::HeadTree;
 use super::tree::{Edit, TreeError, are_there, write_tree};
-use super::{message, tree::HeadTree};
 use crate::model::{Failure, FailureKind};
 
 /// The durable steps of a commit, in their order.
@@ -92,14 +97,39 @@ pub(super) fn locked(paths: &Paths) -> Failure {
         FailureKind::Busy,
         format!("{} is held by another process", paths.lock.display()),
     )
-    .hint(format!(
+    .hint(remove_it(&paths.lock))
+}
+
+/// The way out of a lock that nobody lets go of.
+pub(super) fn remove_it(lock: &Path) -> String {
+    format!(
         "if no git command is running here, remove it: `rm '{}'`",
-        paths.lock.display()
-    ))
+        lock.display()
+    )
+}
+
+/// Names the lock that a ref could not be moved for, if it is one.
+fn with_lock(failure: Failure, lock: &Path) -> Failure {
+    if lock.exists() {
+        failure.hint(remove_it(lock))
+    } else {
+        failure
+    }
 }
 
 /// What watches the steps: tests stop there, or act as the user. Returns whether to go on.
 pub(super) type Watch<'s> = &'s dyn Fn(Step) -> bool;
+
+/// How a commit is worded and made.
+pub(super) struct Manner<'s> {
+    pub(super) tools: &'s Tools,
+    /// The template of its message.
+    pub(super) message: &'s str,
+    /// `Name <mail>`; empty: whoever commits.
+    pub(super) author: &'s str,
+    /// Whether it is one page's move.
+    pub(super) is_move: bool,
+}
 
 /// A commit being made.
 pub(super) struct Committer<'r> {
@@ -130,10 +160,20 @@ impl Committer<'_> {
         mut self,
         plan: &mut Plan<'_>,
         tree: &HeadTree<'_>,
+        manner: &Manner<'_>,
     ) -> Result<Option<Oid>, Halt> {
-        let Some((commit, mut written)) = self.write_objects(plan, tree)? else {
+        let mut written = Vec::new();
+        let Some(root) = self.write_root(plan, tree, &mut written)? else {
             return Ok(None);
         };
+        let told = Told {
+            moves: &plan.moves,
+            is_move: manner.is_move,
+        };
+        let message = told.message(manner.message);
+        let commit = self.write_commit(root, &message, manner)?;
+        self.sync_objects(&written, &[root, commit])?;
+        written.push(root);
         written.extend(plan.moves.iter().filter_map(|page| Some(page.after?.id)));
         written.push(commit);
         self.pass(Step::Objects)?;
@@ -154,7 +194,7 @@ impl Committer<'_> {
         if !are_there(self.repo, &written) {
             return Err(again(VANISHED));
         }
-        self.move_ref(commit, &message::subject(&plan.moves))?;
+        self.move_ref(commit, message.lines().next().unwrap_or_default())?;
         self.pass(Step::RefMoved)?;
         if place(self.paths, &journal)? {
             self.pass(Step::IndexPlaced)?;
@@ -170,12 +210,13 @@ impl Committer<'_> {
         Ok(Some(commit))
     }
 
-    /// Writes blobs, trees and the commit; nothing of it is reachable yet.
-    fn write_objects(
+    /// Writes blobs and trees and returns the root; nothing of it is reachable yet. `None` when no move is left.
+    pub(super) fn write_root(
         &self,
         plan: &mut Plan<'_>,
         tree: &HeadTree<'_>,
-    ) -> Result<Option<(Oid, Vec<Oid>)>, Halt> {
+        written: &mut Vec<Oid>,
+    ) -> Result<Option<Oid>, Halt> {
         let repo = self.repo;
         let sync = repo::syncs_loose_objects(repo);
         for page in &plan.moves {
@@ -183,7 +224,6 @@ impl Committer<'_> {
                 repo::write_object(repo, ObjectType::Blob, blob, sync)?;
             }
         }
-        let mut written = Vec::new();
         let root = loop {
             if plan.moves.is_empty() {
                 return Ok(None);
@@ -193,7 +233,7 @@ impl Committer<'_> {
                 .iter()
                 .map(|page| (page.path.as_str(), page.after))
                 .collect();
-            match write_tree(repo, tree.root(), &edits, &mut written) {
+            match write_tree(repo, tree.root(), &edits, written) {
                 Ok(root) => break root,
                 Err(TreeError::Path { path, kind, why }) => {
                     let reason = format!("git cannot hold {path:?}: {why}");
@@ -205,8 +245,6 @@ impl Committer<'_> {
                 }
             }
         };
-        let failed =
-            |error: git2::Error| Halt::Fail(git_failure("cannot write the commit", &error));
         let root = match root {
             Some(root) => root,
             None => repo::write_object(repo, ObjectType::Tree, &[], sync)?,
@@ -214,30 +252,41 @@ impl Committer<'_> {
         if tree.root().is_some_and(|old| old.id() == root) {
             return Err(again("HEAD's tree would not change"));
         }
-        let (author, committer) = repo::signatures(repo)?;
-        let parent = self
-            .head
-            .commit
-            .map(|id| repo.find_commit(id))
-            .transpose()
-            .map_err(failed)?;
-        let commit = repo
-            .commit(
-                None,
-                &author,
-                &committer,
-                &message::message(&plan.moves),
-                &repo.find_tree(root).map_err(failed)?,
-                &parent.iter().collect::<Vec<_>>(),
-            )
-            .map_err(failed)?;
-        if sync {
-            for id in written.iter().copied().chain([root, commit]) {
-                repo::sync_object(repo, id)?;
+        Ok(Some(root))
+    }
+
+    /// Writes the commit, signed where the user signs.
+    fn write_commit(&self, tree: Oid, message: &str, manner: &Manner<'_>) -> Result<Oid, Halt> {
+        let repo = self.repo;
+        let configured = manner.tools.configured(repo)?;
+        let (author, committer) = repo::signatures(configured, author_of(manner.author))?;
+        let parent = self.head.commit;
+        if repo::signs(configured)? {
+            let draft = Draft {
+                tree,
+                parent,
+                author: &author,
+                committer: &committer,
+                message,
+            };
+            return Ok(signed_commit(&manner.tools.git, repo, &draft)?);
+        }
+        let write = || {
+            let parent = parent.map(|id| repo.find_commit(id)).transpose()?;
+            let parents: Vec<_> = parent.iter().collect();
+            let tree = repo.find_tree(tree)?;
+            repo.commit(None, &author, &committer, message, &tree, &parents)
+        };
+        write().map_err(|error| git_failure("cannot write the commit", &error).into())
+    }
+
+    fn sync_objects(&self, trees: &[Oid], others: &[Oid]) -> Result<(), Failure> {
+        if repo::syncs_loose_objects(self.repo) {
+            for &id in trees.iter().chain(others) {
+                repo::sync_object(self.repo, id)?;
             }
         }
-        written.push(root);
-        Ok(Some((commit, written)))
+        Ok(())
     }
 
     /// Writes the next index and the journal, takes `index.lock`, and makes sure under it that nothing has
@@ -290,48 +339,6 @@ impl Committer<'_> {
         Ok(journal)
     }
 
-    /// Writes the next index beside the index, brought to the disk; returns what it is known by.
-    fn write_next(
-        &mut self,
-        edits: BTreeMap<Box<[u8]>, Option<Entry>>,
-        set_back: Option<SystemTime>,
-    ) -> Result<LockMark, Failure> {
-        let paths = self.paths;
-        let mut modified = set_back;
-        if let Some(stamp) = &self.stamp {
-            let ours = |path: &[u8]| edits.contains_key(path);
-            if self.index.has_racy(stamp.mtime_seconds(), &ours) {
-                let old = stamp.modified();
-                modified = Some(modified.map_or(old, |time| time.min(old)));
-            }
-        }
-        self.index.edit(edits);
-        let bytes = self.index.to_bytes();
-        // Renamed into its name: while a journal stands, a `next` that is gone says that it was placed.
-        let fresh = paths.next.with_extension("new");
-        remove(&fresh)?;
-        let write = || {
-            let mut file = File::create_new(&fresh)?;
-            file.write_all(&bytes)?;
-            if let Ok(old) = fs::metadata(&paths.index) {
-                // `core.sharedRepository` shows in the mode.
-                file.set_permissions(old.permissions())?;
-            }
-            if let Some(time) = modified {
-                file.set_modified(time)?;
-            }
-            file.sync_all()?;
-            fs::rename(&fresh, &paths.next)?;
-            let meta = file.metadata()?;
-            Ok(LockMark {
-                dev: meta.dev(),
-                ino: meta.ino(),
-                sha: hex(&Sha1::digest(&bytes)),
-            })
-        };
-        write().map_err(|e| io_failure("write", &paths.next, &e))
-    }
-
     /// Moves the branch from where it was read to the commit, and not from anywhere else.
     fn move_ref(&self, commit: Oid, subject: &str) -> Result<(), Halt> {
         let name = &self.head.name;
@@ -349,7 +356,7 @@ impl Committer<'_> {
             Err(error) => {
                 let failure = git_failure(&format!("cannot move {name}"), &error);
                 return Err(match failure.kind {
-                    FailureKind::Busy => Halt::Again(failure),
+                    FailureKind::Busy => Halt::Again(with_lock(failure, &self.paths.lock_of(name))),
                     _ => Halt::Fail(failure),
                 });
             }
@@ -371,54 +378,4 @@ impl Committer<'_> {
             Err(e) => Err(io_failure("bring to the disk", &path, &e)),
         }
     }
-}
-
-/// Puts the next index in the index's place, if the lock is still ours and the index the one that the
-/// next was made from; returns whether it was.
-pub(super) fn place(paths: &Paths, journal: &Journal) -> Result<bool, Failure> {
-    let ours = journal
-        .lock
-        .is_inode(&paths.lock)
-        .map_err(|e| io_failure("look at", &paths.lock, &e))?;
-    let same =
-        Stamp::of(&paths.index).map_err(|e| io_failure("read", &paths.index, &e))? == journal.index;
-    if !ours || !same {
-        return Ok(false);
-    }
-    match fs::rename(&paths.next, &paths.index) {
-        Ok(()) => Ok(true),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(e) => Err(io_failure("replace", &paths.index, &e)),
-    }
-}
-
-/// Lets go of the lock, if it is ours, and of the journal.
-pub(super) fn finish(paths: &Paths, journal: &Journal) -> Result<(), Failure> {
-    if journal
-        .lock
-        .is_inode(&paths.lock)
-        .map_err(|e| io_failure("look at", &paths.lock, &e))?
-    {
-        remove(&paths.lock)?;
-    }
-    remove(&paths.next)?;
-    remove(&paths.next.with_extension("new"))?;
-    remove(&paths.journal)
-}
-
-/// Files younger than this when they were compared may change again without their times showing it: git,
-/// as it is commonly built, compares whole seconds, and some file systems keep two.
-const SETTLED: Duration = Duration::from_secs(2);
-
-/// Returns to when the index's own time must be set back, so that git looks into the files that may
-/// change unseen: it trusts an entry only when the index is newer than the file.
-pub(super) fn racy_time<'s>(
-    seen: impl Iterator<Item = &'s (fs::Metadata, SystemTime)>,
-) -> Option<SystemTime> {
-    seen.filter_map(|(stat, when)| {
-        let modified = stat.modified().ok()?;
-        let settled = modified + SETTLED <= *when;
-        (!settled).then_some(modified)
-    })
-    .min()
 }

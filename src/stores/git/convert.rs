@@ -1,15 +1,24 @@
 //! A page's bytes as git stores them: line ends and `$Id$` by attributes and configuration.
 //!
 //! After git's `convert.c`, so that a page's blob can be named without writing anything, and is the one
-//! `git add` would make. What only a program can do (filters, other encodings) is refused.
+//! `git add` would make. What only a program can do (filters, other encodings) is left to git.
 
 use std::borrow::Cow;
 use std::path::Path;
 
 use git2::{AttrCheckFlags, AttrValue, Repository};
 
+use super::filter::Program;
 use super::repo::git_failure;
-use crate::model::{Failure, FailureKind};
+use crate::model::Failure;
+
+/// What git stores of a page.
+pub(super) enum Stored<'t> {
+    /// These bytes.
+    Bytes(Cow<'t, [u8]>),
+    /// What this program makes of it.
+    By(Program),
+}
 
 /// What is to become of line ends on the way in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,38 +31,24 @@ enum LineEnds {
     Auto,
 }
 
-/// Returns the bytes git would store of a page's text. `in_index` gives the blob that the index holds of
-/// the page, if any; it is asked only where git would look.
+/// Returns what git would store of a page's text. `in_index` gives the blob that the index holds of the
+/// page, if any; it is asked only where git would look.
 ///
 /// # Errors
-/// `Refused` when a program would have to do it: a filter (LFS, git-crypt), a working-tree encoding.
+/// When the attributes cannot be read.
 pub(super) fn to_git<'t>(
     repo: &Repository,
     path: &str,
     text: &'t str,
     in_index: &dyn Fn() -> Option<Vec<u8>>,
-) -> Result<Cow<'t, [u8]>, Failure> {
+) -> Result<Stored<'t>, Failure> {
     if let AttrValue::String(driver) = attribute(repo, path, "filter")? {
-        return Err(Failure::new(
-            FailureKind::Refused,
-            format!(
-                "page {path:?} goes through the filter {driver:?}, which wiki-sync cannot run yet"
-            ),
-        )
-        .hint(format!(
-            "commit it yourself, or say `{path} -filter` in .gitattributes"
-        )));
+        return Ok(Stored::By(Program::Filter(driver.to_owned())));
     }
     if let AttrValue::String(encoding) = attribute(repo, path, "working-tree-encoding")?
         && !encoding.eq_ignore_ascii_case("utf-8")
     {
-        return Err(Failure::new(
-            FailureKind::Refused,
-            format!("page {path:?} has the working-tree encoding {encoding:?}; pages are UTF-8"),
-        )
-        .hint(format!(
-            "say `{path} -working-tree-encoding` in .gitattributes"
-        )));
+        return Ok(Stored::By(Program::Encoding(encoding.to_owned())));
     }
     let mut bytes = Cow::Borrowed(text.as_bytes());
     let ends = if text.contains("\r\n") {
@@ -74,7 +69,7 @@ pub(super) fn to_git<'t>(
     if text.contains("$Id:") && attribute(repo, path, "ident")? == AttrValue::True {
         bytes = Cow::Owned(collapse_ident(&bytes));
     }
-    Ok(bytes)
+    Ok(Stored::Bytes(bytes))
 }
 
 fn attribute<'r>(repo: &'r Repository, path: &str, name: &str) -> Result<AttrValue<'r>, Failure> {

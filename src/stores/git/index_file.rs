@@ -5,168 +5,22 @@
 //! out as the very bytes that came in. Format: git's `Documentation/gitformat-index`.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, Metadata};
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 
-use git2::Oid;
-use serde::{Deserialize, Serialize};
 use sha1::{Digest as _, Sha1};
 
 use super::cache_tree;
+use super::index_entry::{Entry, MODE_COMMIT};
+use super::program::Git;
+use super::stamp::{SHA_LEN, Stamp};
 
-/// Bytes of a SHA-1, and of the trailer of an index file.
-const SHA_LEN: usize = 20;
 /// Bytes of an entry before its extended flags and name.
 const FIXED_LEN: usize = 62;
 /// The name's length as it stands in the flags; longer names say 0xfff.
 const NAME_MASK: u16 = 0x0fff;
-const STAGE_MASK: u16 = 0x3000;
 const EXTENDED: u16 = 0x4000;
-const ASSUME_UNCHANGED: u16 = 0x8000;
-const SKIP_WORKTREE: u16 = 0x4000;
-const INTENT_TO_ADD: u16 = 0x2000;
-
-/// The mode of a plain file in trees and in the index.
-pub(super) const MODE_FILE: u32 = 0o100_644;
-/// The mode of an executable file.
-pub(super) const MODE_EXECUTABLE: u32 = 0o100_755;
-/// The mode of another repository's commit: a submodule.
-pub(super) const MODE_COMMIT: u32 = 0o160_000;
-
-/// Says whether a mode is that of a regular file, executable or not.
-pub(super) fn is_regular(mode: u32) -> bool {
-    mode == MODE_FILE || mode == MODE_EXECUTABLE
-}
-
-/// One entry of the index.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
-    /// ctime s and ns, mtime s and ns, dev, ino, mode, uid, gid, size: in the file's order.
-    words: [u32; 10],
-    id: [u8; SHA_LEN],
-    /// Without the name's length, which is made anew when written.
-    flags: u16,
-    extended: u16,
-    pub(super) path: Box<[u8]>,
-}
-
-impl Entry {
-    /// Makes an entry of a file whose content is known to be `id`. Without `stat` git compares the
-    /// content at its next look (a size of 0 is what git itself writes into an entry it cannot trust).
-    pub(super) fn new(path: &str, mode: u32, id: Oid, stat: Option<&Metadata>) -> Self {
-        // Git keeps the low 32 bits of each and compares only those.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let words = stat.map_or([0; 10], |stat| {
-            [
-                stat.ctime() as u32,
-                stat.ctime_nsec() as u32,
-                stat.mtime() as u32,
-                stat.mtime_nsec() as u32,
-                stat.dev() as u32,
-                stat.ino() as u32,
-                0,
-                stat.uid(),
-                stat.gid(),
-                stat.size() as u32,
-            ]
-        });
-        let mut entry = Self {
-            words,
-            id: [0; SHA_LEN],
-            flags: 0,
-            extended: 0,
-            path: path.as_bytes().into(),
-        };
-        entry.words[6] = mode;
-        entry.id.copy_from_slice(id.as_bytes());
-        entry
-    }
-
-    pub(super) fn mode(&self) -> u32 {
-        self.words[6]
-    }
-
-    pub(super) fn mtime_seconds(&self) -> u32 {
-        self.words[2]
-    }
-
-    pub(super) fn id(&self) -> Oid {
-        Oid::from_bytes(&self.id).expect("20 bytes are an id")
-    }
-
-    pub(super) fn stage(&self) -> u16 {
-        (self.flags & STAGE_MASK) >> 12
-    }
-
-    pub(super) fn is_skip_worktree(&self) -> bool {
-        self.extended & SKIP_WORKTREE != 0
-    }
-
-    pub(super) fn is_intent_to_add(&self) -> bool {
-        self.extended & INTENT_TO_ADD != 0
-    }
-
-    pub(super) fn is_assume_unchanged(&self) -> bool {
-        self.flags & ASSUME_UNCHANGED != 0
-    }
-}
-
-/// What tells one index file from the next: git replaces it by rename, and an inode number may come again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Stamp {
-    dev: u64,
-    ino: u64,
-    size: u64,
-    mtime: i64,
-    mtime_nsec: i64,
-    /// The file's last 20 bytes in hex: the SHA-1 of the rest.
-    checksum: String,
-}
-
-impl Stamp {
-    /// Returns the stamp of the file at `path`, `None` when there is none.
-    pub(super) fn of(path: &Path) -> io::Result<Option<Self>> {
-        let file = match File::open(path) {
-            Ok(file) => file,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(e),
-        };
-        let meta = file.metadata()?;
-        let mut trailer = [0; SHA_LEN];
-        if let Some(at) = meta.size().checked_sub(SHA_LEN as u64) {
-            file.read_exact_at(&mut trailer, at)?;
-        }
-        Ok(Some(Self::new(&meta, &trailer)))
-    }
-
-    fn new(meta: &Metadata, trailer: &[u8]) -> Self {
-        Self {
-            dev: meta.dev(),
-            ino: meta.ino(),
-            size: meta.size(),
-            mtime: meta.mtime(),
-            mtime_nsec: meta.mtime_nsec(),
-            checksum: hex(trailer),
-        }
-    }
-
-    /// Seconds since the epoch.
-    pub(super) fn mtime_seconds(&self) -> i64 {
-        self.mtime
-    }
-
-    /// Returns when the file was last modified.
-    pub(super) fn modified(&self) -> std::time::SystemTime {
-        let since = std::time::Duration::new(
-            u64::try_from(self.mtime).unwrap_or(0),
-            u32::try_from(self.mtime_nsec).unwrap_or(0),
-        );
-        std::time::UNIX_EPOCH + since
-    }
-}
-
 /// Why an index cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum IndexError {
@@ -188,6 +42,8 @@ pub(super) struct IndexFile {
     extensions: Vec<([u8; 4], Vec<u8>)>,
     /// `index.skipHash`: the trailer is zeros.
     unhashed: bool,
+    /// Who writes it, when it is a flat copy of what only git can write.
+    pub(super) keeper: Option<Git>,
 }
 
 impl IndexFile {
@@ -199,7 +55,7 @@ impl IndexFile {
             Err(e) => return Err(e.into()),
         };
         let meta = file.metadata()?;
-        let mut bytes = Vec::with_capacity(usize::try_from(meta.size()).unwrap_or(0));
+        let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0));
         file.read_to_end(&mut bytes)?;
         let index = Self::parse(&bytes)?;
         let stamp = Stamp::new(&meta, &bytes[bytes.len() - SHA_LEN..]);
@@ -212,6 +68,7 @@ impl IndexFile {
             entries: Vec::new(),
             extensions: Vec::new(),
             unhashed: false,
+            keeper: None,
         }
     }
 
@@ -240,6 +97,7 @@ impl IndexFile {
             entries: Vec::with_capacity(count.min(body.len() / FIXED_LEN)),
             extensions: Vec::new(),
             unhashed,
+            keeper: None,
         };
         for _ in 0..count {
             let before = index.entries.last().map_or(&[][..], |entry| &entry.path);
@@ -267,6 +125,14 @@ impl IndexFile {
             }
         }
         Ok(index)
+    }
+
+    /// Returns the index as one that git is to write.
+    pub(super) fn kept_by(self, git: Git) -> Self {
+        Self {
+            keeper: Some(git),
+            ..self
+        }
     }
 
     /// Returns the entries, in the order of path bytes and stage.
@@ -507,24 +373,5 @@ impl<'a> Reader<'a> {
             extended,
             path,
         })
-    }
-}
-
-/// Returns bytes in lower-case hex.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
-    }
-    text
-}
-
-/// Returns the SHA-1 of a file's bytes in hex, `None` when there is no such file.
-pub(super) fn sha_of_file(path: &Path) -> io::Result<Option<String>> {
-    match fs::read(path) {
-        Ok(bytes) => Ok(Some(hex(&Sha1::digest(bytes)))),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e),
     }
 }

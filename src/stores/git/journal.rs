@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use git2::{Oid, Repository};
 use serde::{Deserialize, Serialize};
 
-use super::index_file::{Stamp, sha_of_file};
 use super::repo::io_failure;
+use super::stamp::{Stamp, sha_of_file};
 use super::tree::Held;
 use crate::model::Failure;
 
@@ -37,6 +37,16 @@ impl Paths {
             next: git_dir.join("wiki-sync-index"),
             journal: git_dir.join("wiki-sync-journal"),
         }
+    }
+
+    /// The lock under which a ref is moved.
+    pub(super) fn lock_of(&self, reference: &str) -> PathBuf {
+        let folder = if reference == "HEAD" {
+            &self.git_dir
+        } else {
+            &self.common_dir
+        };
+        folder.join(format!("{reference}.lock"))
     }
 }
 
@@ -135,16 +145,6 @@ impl Journal {
             File::open(&paths.git_dir)?.sync_all()
         };
         write().map_err(|e| io_failure("write", &paths.journal, &e))
-    }
-
-    /// The lock that libgit2 holds for an instant while it moves the ref.
-    pub(super) fn ref_lock(&self, paths: &Paths) -> PathBuf {
-        let folder = if self.branch == "HEAD" {
-            &paths.git_dir
-        } else {
-            &paths.common_dir
-        };
-        folder.join(format!("{}.lock", self.branch))
     }
 }
 

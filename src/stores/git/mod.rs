@@ -15,40 +15,55 @@
 //! power cut holds what git's own commands would leave: refs are brought to the disk, loose objects only
 //! when `core.fsync` (or `core.fsyncObjectFiles`) asks for it.
 
+mod apart;
 mod attributes;
+mod batch;
+mod by_git;
 mod cache_tree;
 mod commit;
+mod configured;
 mod convert;
+mod disk;
+mod filter;
 mod head;
+mod index_entry;
 mod index_file;
 mod journal;
 mod message;
+mod next_index;
+mod notes;
 mod plan;
+mod program;
 mod recover;
 mod repo;
+mod sign;
+mod stamp;
 #[cfg(test)]
 mod tests;
 mod tree;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use git2::Repository;
 
 pub use self::head::{Differs, HeadPages};
 
 use self::attributes::Folders;
-use self::commit::{Committer, Halt, Step, locked};
-use self::index_file::{Entry, IndexFile, Stamp};
+use self::by_git::read_index;
+use self::commit::{Halt, Step};
+use self::filter::Tools;
+use self::index_entry::Entry;
+use self::index_file::IndexFile;
 use self::journal::Paths;
-use self::plan::Planner;
-use self::repo::{Head, index_failure};
+pub use self::message::{DEFAULT_MESSAGE, check_author, check_message};
+use self::repo::Head;
+use self::stamp::Stamp;
 use self::tree::HeadTree;
-use super::{Applied, Holding, Identity, Outcome, Store, Tally, Witness};
-use crate::model::{Change, Failure, FailureKind, Page, PagePath, StoreName};
+use super::{Holding, Identity, Outcome, Store, Tally, Witness};
+use crate::model::{Change, Failure, Page, PagePath, StoreName};
 use crate::state::{StateDir, lock_file};
 
 /// How the git store behaves.
@@ -62,6 +77,16 @@ pub struct GitSettings {
     pub lock_wait: Duration,
     /// Whether to commit on a detached HEAD, where a later checkout leaves the commits without a name.
     pub allow_detached: bool,
+    /// Whether each page gets a commit of its own, a moved page one for both its paths. A batch of more than
+    /// 100 pages is one commit all the same: nobody reads a first sync page by page.
+    pub apart: bool,
+    /// The template of a commit's message; see [`check_message`].
+    pub message: String,
+    /// `Name <mail>` of the author; empty: whoever commits. The committer is always the user.
+    pub author: String,
+    /// How long a program of the user's may take for one page (a filter) or one commit (a signature) before it
+    /// is killed. 60 s: a signing key may have to be touched.
+    pub program_wait: Duration,
 }
 
 impl Default for GitSettings {
@@ -76,6 +101,10 @@ impl Default for GitSettings {
             }),
             lock_wait: Duration::from_secs(5),
             allow_detached: false,
+            apart: false,
+            message: DEFAULT_MESSAGE.into(),
+            author: String::new(),
+            program_wait: Duration::from_mins(1),
         }
     }
 }
@@ -96,6 +125,7 @@ struct Cached {
     paths: Paths,
     index: IndexFile,
     stamp: Option<Stamp>,
+    tools: Tools,
 }
 
 /// The pages in a git repository.
@@ -159,42 +189,6 @@ impl GitStore {
         recover::recover(&repo, &paths, self.settings.lock_wait, &*self.watch).map_err(failure_of)
     }
 
-    /// Returns what a person should know about the repository: somebody's `index.lock` and how old it is,
-    /// an operation under way, a detached HEAD, or why it cannot be used at all.
-    pub fn status_note(&mut self) -> Vec<String> {
-        let repo = match repo::open(&self.root) {
-            Ok(repo) => repo,
-            Err(failure) => return vec![failure.reason],
-        };
-        let paths = Paths::of(&repo);
-        let mut notes = Vec::new();
-        if let Some(operation) = repo::operation(&repo) {
-            notes.push(format!(
-                "{operation} is under way: git waits until it is finished or aborted"
-            ));
-        }
-        if let Some(lock) = recover::foreign_lock(&paths) {
-            let age = lock.modified().ok().and_then(|at| at.elapsed().ok());
-            let age = age.map_or(String::new(), |age| format!(" for {} s", age.as_secs()));
-            notes.push(format!(
-                "{} has been there{age}: if no git command is running, remove it",
-                paths.lock.display()
-            ));
-        } else if is_unfinished(&paths) {
-            notes.push("a commit was cut short: the next drain finishes it".into());
-        }
-        match Head::read(&repo) {
-            Ok(head) if head.is_detached() && !self.settings.allow_detached => {
-                notes.push(
-                    "HEAD is detached: nothing is committed until a branch is checked out".into(),
-                );
-            }
-            Ok(_) => {}
-            Err(failure) => notes.push(failure.reason),
-        }
-        notes
-    }
-
     /// Keeps other processes of ours from committing in this checkout.
     fn turn(&self) -> Result<std::fs::File, Failure> {
         self.state.create()?;
@@ -207,20 +201,22 @@ impl GitStore {
 
     /// Returns the repository and its index as they are now.
     fn now(&mut self) -> Result<&Cached, Failure> {
+        let tools = || Tools::new(&self.root, self.settings.program_wait, false);
         if let Some(cached) = &mut self.cached {
             if !recover::is_current(&cached.paths, cached.stamp.as_ref()) {
-                (cached.index, cached.stamp) =
-                    IndexFile::read(&cached.paths.index).map_err(|e| index_failure(&e))?;
+                (cached.index, cached.stamp) = read_index(&cached.repo, &cached.paths)?;
+                cached.tools = tools();
             }
         } else {
             let repo = repo::open(&self.root)?;
             let paths = Paths::of(&repo);
-            let (index, stamp) = IndexFile::read(&paths.index).map_err(|e| index_failure(&e))?;
+            let (index, stamp) = read_index(&repo, &paths)?;
             self.cached = Some(Cached {
                 repo,
                 paths,
                 index,
                 stamp,
+                tools: tools(),
             });
         }
         Ok(self.cached.as_ref().expect("just set"))
@@ -255,73 +251,6 @@ impl GitStore {
             }
         })
     }
-
-    /// Tries once to make the commit.
-    fn attempt(&mut self, repo: &Repository, changes: &[Change]) -> Result<Vec<Outcome>, Halt> {
-        let paths = Paths::of(repo);
-        let head = Head::read(repo)?;
-        let (index, stamp) = IndexFile::read(&paths.index).map_err(|e| index_failure(&e))?;
-        // Before anything is converted: what changes meanwhile shows as another fingerprint at the next look.
-        let fingerprint = self.fingerprint_by(repo, stamp.as_ref(), || {
-            let pages_dir = &self.settings.pages_dir;
-            Some(Folders::of(&index, stamp.as_ref(), pages_dir))
-        });
-        let (mut plan, tree) = {
-            let mut planner = Planner {
-                root: &self.root,
-                repo,
-                index: &index,
-                head: HeadTree::open(repo, head.commit)?,
-                folders: HashMap::new(),
-                is_page: &*self.settings.is_page,
-            };
-            (planner.plan(changes)?, planner.head)
-        };
-        if !plan.moves.is_empty() {
-            self.check_may_commit(repo, &head, &paths)?;
-            let committer = Committer {
-                repo,
-                paths: &paths,
-                head: &head,
-                index,
-                stamp,
-                watch: &*self.watch,
-            };
-            if let Some(commit) = committer.commit(&mut plan, &tree)? {
-                self.last_commit = Some(commit.to_string());
-                self.commits += 1;
-            }
-            for page in &plan.moves {
-                plan.outcomes[page.change] = Some(Ok(Applied {
-                    changed: true,
-                    mark: page.after.map(|held| held.id.to_string()),
-                }));
-            }
-        }
-        self.brought.set(Some(fingerprint));
-        let outcomes = plan.outcomes.into_iter();
-        Ok(outcomes
-            .map(|outcome| outcome.expect("each change is sorted or moved"))
-            .collect())
-    }
-
-    /// Says why nothing may be committed here now.
-    fn check_may_commit(&self, repo: &Repository, head: &Head, paths: &Paths) -> Result<(), Halt> {
-        if let Some(operation) = repo::operation(repo) {
-            return Err(repo::waits_for(operation).into());
-        }
-        if head.is_detached() && !self.settings.allow_detached {
-            let failure = Failure::new(FailureKind::Refused, "HEAD is detached")
-                .hint("check out a branch: `git switch -c NAME`, or set git.allow_detached = true");
-            return Err(failure.into());
-        }
-        repo::check_signing(repo)?;
-        repo::signatures(repo)?;
-        if paths.lock.exists() {
-            return Err(Halt::Again(locked(paths)));
-        }
-        Ok(())
-    }
 }
 
 /// Says whether a commit of ours was cut short here.
@@ -333,7 +262,7 @@ fn failure_of(halt: Halt) -> Failure {
     match halt {
         Halt::Again(failure) | Halt::Fail(failure) => failure,
         #[cfg(test)]
-        Halt::Crash => Failure::new(FailureKind::Down, "stopped by the test"),
+        Halt::Crash => Failure::new(crate::model::FailureKind::Down, "stopped by the test"),
     }
 }
 
@@ -351,10 +280,10 @@ impl Store for GitStore {
         let Ok(repo) = repo::open(&self.root) else {
             return "git".to_owned();
         };
-        let index = Paths::of(&repo).index;
-        let stamp = Stamp::of(&index).unwrap_or_default();
+        let paths = Paths::of(&repo);
+        let stamp = Stamp::of(&paths.index).unwrap_or_default();
         self.fingerprint_by(&repo, stamp.as_ref(), || {
-            let (index, stamp) = IndexFile::read(&index).ok()?;
+            let (index, stamp) = read_index(&repo, &paths).ok()?;
             let pages_dir = &self.settings.pages_dir;
             Some(Folders::of(&index, stamp.as_ref(), pages_dir))
         })
@@ -384,21 +313,25 @@ impl Store for GitStore {
         let repo = repo::open(&self.root)?;
         let paths = Paths::of(&repo);
         let _turn = self.turn()?;
-        let end = Instant::now() + self.settings.lock_wait;
         recover::recover(&repo, &paths, self.settings.lock_wait, &*self.watch)
             .map_err(failure_of)?;
-        loop {
-            let halt = match self.attempt(&repo, changes) {
-                Ok(outcomes) => return Ok(outcomes),
-                #[cfg(test)]
-                Err(Halt::Crash) => return Err(failure_of(Halt::Crash)),
-                Err(halt) => recover::undo(&repo, &paths, &*self.watch).unwrap_or(halt),
-            };
-            match halt {
-                Halt::Again(_) if Instant::now() < end => std::thread::sleep(recover::POLL),
-                halt => return Err(failure_of(halt)),
+        let tools = Tools::new(&self.root, self.settings.program_wait, true);
+        if !self.settings.apart {
+            return self.bring(&repo, &tools, changes, false);
+        }
+        let sets = self.until_free(&repo, |store| store.sets(&repo, &tools, changes))?;
+        let mut outcomes: Vec<Option<Outcome>> = vec![None; changes.len()];
+        for set in sets {
+            let part: Vec<_> = set.whose.iter().map(|&at| changes[at].clone()).collect();
+            let brought = self.bring(&repo, &tools, &part, set.is_move)?;
+            for (at, outcome) in set.whose.into_iter().zip(brought) {
+                outcomes[at] = Some(outcome);
             }
         }
+        let outcomes = outcomes.into_iter();
+        Ok(outcomes
+            .map(|outcome| outcome.expect("each change is in a set"))
+            .collect())
     }
 
     fn inventory(&mut self) -> Result<Vec<Holding>, Failure> {
@@ -417,8 +350,8 @@ impl Store for GitStore {
             return Ok(None);
         }
         let now = self.now()?;
-        let blob = plan::blob_of(&now.repo, &now.index, page)?;
-        Ok(Some(plan::hash(&blob)?.to_string()))
+        let (id, _) = plan::blob_of(&now.repo, &now.index, &now.tools, page)?;
+        Ok(Some(id.to_string()))
     }
 
     fn is_witnessed(&self) -> bool {
@@ -458,10 +391,12 @@ impl Store for GitStore {
         }
     }
 
+    /// Lets go of the programs that were asked.
+    fn rest(&mut self) {
+        self.cached = None;
+    }
+
     fn notes(&mut self) -> Vec<Failure> {
-        self.status_note()
-            .into_iter()
-            .map(|note| Failure::new(FailureKind::Waiting, note))
-            .collect()
+        self.surroundings()
     }
 }

@@ -2,16 +2,18 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File, Metadata};
-use std::io::{self, Read as _};
+use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::SystemTime;
 
 use git2::{ObjectType, Oid, Repository};
 
-use super::convert;
-use super::index_file::{Entry, IndexFile, MODE_COMMIT, MODE_EXECUTABLE, MODE_FILE};
+use super::convert::{self, Stored};
+use super::disk::{OnDisk, changed_since, on_disk, read_same};
+use super::filter::Tools;
+use super::index_entry::{Entry, MODE_COMMIT, MODE_EXECUTABLE, MODE_FILE};
+use super::index_file::IndexFile;
 use super::repo::git_failure;
 use super::tree::{HeadTree, Held};
 use crate::model::{Change, Failure, FailureKind, Page, PagePath};
@@ -22,13 +24,15 @@ pub(super) struct Move<'c> {
     /// Which of the changes it is.
     pub(super) change: usize,
     pub(super) path: &'c PagePath,
+    /// The page; `None` when it goes.
+    pub(super) page: Option<&'c Page>,
     /// What HEAD holds of it.
     pub(super) in_head: Option<Held>,
     /// What the index held of it when it was read.
     pub(super) before: Option<Held>,
     /// What HEAD and index are to hold.
     pub(super) after: Option<Held>,
-    /// The blob's bytes, to be written.
+    /// The blob's bytes, to be written; `None` when git has written it.
     pub(super) blob: Option<Cow<'c, [u8]>>,
     /// The file as it was when its content was compared, and when that was.
     pub(super) seen: Option<(Metadata, SystemTime)>,
@@ -69,6 +73,7 @@ impl Plan<'_> {
 pub(super) struct Planner<'r, 'i> {
     pub(super) root: &'i Path,
     pub(super) repo: &'r Repository,
+    pub(super) tools: &'i Tools,
     pub(super) index: &'i IndexFile,
     pub(super) head: HeadTree<'r>,
     /// What is wrong with a folder of the work tree, once looked at.
@@ -134,11 +139,10 @@ impl Planner<'_, '_> {
                 mark: None,
             })));
         }
-        let blob = match self.blob(page) {
+        let (id, blob) = match blob_of(self.repo, self.index, self.tools, page) {
             Ok(blob) => blob,
             Err(failure) => return Ok(Err(failure)),
         };
-        let id = hash(&blob)?;
         if let Some(held) = in_head
             && held.is_regular()
             && held.id == id
@@ -175,10 +179,11 @@ impl Planner<'_, '_> {
         Ok(Ok(Sorted::Move(Box::new(Move {
             change: at,
             path: &page.path,
+            page: Some(page),
             in_head,
             before,
             after,
-            blob: Some(blob),
+            blob,
             seen: Some(seen),
         }))))
     }
@@ -239,17 +244,13 @@ impl Planner<'_, '_> {
         Ok(Ok(Sorted::Move(Box::new(Move {
             change: at,
             path: page,
+            page: None,
             in_head,
             before,
             after: None,
             blob: None,
             seen: None,
         }))))
-    }
-
-    /// Returns the bytes of a page as git stores them.
-    fn blob<'c>(&self, page: &'c Page) -> Result<Cow<'c, [u8]>, Failure> {
-        blob_of(self.repo, self.index, page)
     }
 
     /// Says what keeps us from a page's entry in the index.
@@ -368,12 +369,28 @@ impl Planner<'_, '_> {
     }
 }
 
-/// Returns the bytes of a page as git stores them.
+/// A blob, and its bytes when they are ours to write.
+type Blob<'c> = (Oid, Option<Cow<'c, [u8]>>);
+
+/// Returns the blob that git makes of a page.
 pub(super) fn blob_of<'c>(
     repo: &Repository,
     index: &IndexFile,
+    tools: &Tools,
     page: &'c Page,
-) -> Result<Cow<'c, [u8]>, Failure> {
+) -> Result<Blob<'c>, Failure> {
+    match stored_of(repo, index, page)? {
+        Stored::Bytes(bytes) => Ok((hash(&bytes)?, Some(bytes))),
+        Stored::By(program) => Ok((tools.blob(repo, page, &program)?, None)),
+    }
+}
+
+/// Returns what git stores of a page.
+pub(super) fn stored_of<'c>(
+    repo: &Repository,
+    index: &IndexFile,
+    page: &'c Page,
+) -> Result<Stored<'c>, Failure> {
     let path = page.path.as_str();
     let in_index = || {
         let entry = index.at(path).iter().find(|entry| entry.stage() == 0)?;
@@ -406,93 +423,6 @@ pub(super) fn held_of(entry: &Entry) -> Held {
     }
 }
 
-/// Reads the page's file and compares it with the page; returns the file as it was, and when.
-///
-/// Stat before and after, so that the stat data speaks of the very content that was compared.
-pub(super) fn read_same(file: &Path, page: &Page) -> Result<(Metadata, SystemTime), Failure> {
-    let path = page.path.as_str();
-    match fs::symlink_metadata(file) {
-        Ok(meta) if meta.is_file() => {}
-        // It was a file when it was read: its next job sees what it is now.
-        Ok(_) | Err(_) => return Err(changed_since(path)),
-    }
-    let read = || -> io::Result<Option<(Metadata, SystemTime)>> {
-        let now = SystemTime::now();
-        let mut open = File::open(file)?;
-        let before = open.metadata()?;
-        let mut bytes = Vec::with_capacity(page.text.len() + 1);
-        open.read_to_end(&mut bytes)?;
-        let after = fs::symlink_metadata(file)?;
-        let same = bytes == page.text.as_bytes() && stat_of(&before) == stat_of(&after);
-        Ok(same.then_some((after, now)))
-    };
-    match read() {
-        Ok(Some(seen)) => Ok(seen),
-        Ok(None) => Err(changed_since(path)),
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound
-                    | io::ErrorKind::NotADirectory
-                    | io::ErrorKind::IsADirectory
-            ) =>
-        {
-            Err(changed_since(path))
-        }
-        Err(error) => Err(Failure::from_error(
-            FailureKind::Transient,
-            &format!("cannot read page {path:?}"),
-            &error,
-        )),
-    }
-}
-
-fn stat_of(meta: &Metadata) -> impl PartialEq + use<> {
-    (
-        (meta.dev(), meta.ino(), meta.mode(), meta.size()),
-        (
-            meta.mtime(),
-            meta.mtime_nsec(),
-            meta.ctime(),
-            meta.ctime_nsec(),
-        ),
-    )
-}
-
-/// What stands in a page's place.
-enum OnDisk {
-    /// Nothing, or a folder: what is in it is other pages' business.
-    Nothing,
-    File,
-    /// A symbolic link, a pipe, a socket, a device.
-    Other,
-}
-
-/// Says what stands under exactly the page's name. On a file system that folds case, another spelling
-/// answers to the name too.
-fn on_disk(root: &Path, page: &PagePath) -> io::Result<OnDisk> {
-    let found = match fs::symlink_metadata(root.join(page)) {
-        Ok(meta) if meta.is_dir() => return Ok(OnDisk::Nothing),
-        Ok(meta) if meta.is_file() => OnDisk::File,
-        Ok(_) => OnDisk::Other,
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-            ) =>
-        {
-            return Ok(OnDisk::Nothing);
-        }
-        Err(error) => return Err(error),
-    };
-    for entry in fs::read_dir(root.join(page.folder()))? {
-        if entry?.file_name() == page.file_name() {
-            return Ok(found);
-        }
-    }
-    Ok(OnDisk::Nothing)
-}
-
 fn waiting(reason: String, hint: impl Into<String>) -> Failure {
     Failure::new(FailureKind::Waiting, reason).hint(hint)
 }
@@ -501,13 +431,6 @@ fn rejected(path: &str, why: &str) -> Failure {
     Failure::new(
         FailureKind::Rejected,
         format!("page {path:?} cannot be committed: {why}"),
-    )
-}
-
-fn changed_since(path: &str) -> Failure {
-    Failure::new(
-        FailureKind::Busy,
-        format!("page {path:?} changed since it was read"),
     )
 }
 

@@ -8,11 +8,17 @@ use std::time::{Duration, Instant};
 
 use git2::{Oid, Repository};
 
-use super::commit::{Committer, Halt, Watch, finish, locked, place, racy_time};
-use super::index_file::{Entry, IndexFile, Stamp};
+use super::by_git::read_index;
+use super::commit::{Committer, Halt, Watch, locked};
+use super::convert::Stored;
+use super::disk::read_same;
+use super::index_entry::Entry;
+use super::index_file::IndexFile;
 use super::journal::{Journal, Moved, Paths, remove};
-use super::plan::held_of;
-use super::repo::{self, Head, index_failure, io_failure};
+use super::next_index::{finish, place, racy_time, remove_fresh};
+use super::plan::{hash, held_of, stored_of};
+use super::repo::{self, Head, io_failure};
+use super::stamp::Stamp;
 use super::tree::HeadTree;
 use crate::model::{Failure, FailureKind};
 
@@ -40,7 +46,7 @@ pub(super) fn recover(
         return Ok(sweep(paths)?);
     };
     let look = |e: std::io::Error| io_failure("look at", &paths.lock, &e);
-    let ref_lock = journal.ref_lock(paths);
+    let ref_lock = paths.lock_of(&journal.branch);
     if let Ok(text) = fs::read_to_string(&ref_lock) {
         // Nobody else would write that commit into that ref's lock.
         let ours = text.trim() == journal.commit;
@@ -76,7 +82,7 @@ pub(super) fn recover(
 
 /// Removes what was left by a process killed before its journal stood, or whose journal was lost.
 fn sweep(paths: &Paths) -> Result<(), Failure> {
-    remove(&paths.next.with_extension("new"))?;
+    remove_fresh(paths)?;
     let Ok(next) = fs::symlink_metadata(&paths.next) else {
         return remove(&paths.journal);
     };
@@ -96,7 +102,7 @@ fn heal(repo: &Repository, paths: &Paths, journal: &Journal, watch: Watch<'_>) -
     let Some(commit) = head.commit else {
         return Ok(());
     };
-    let (index, stamp) = IndexFile::read(&paths.index).map_err(|e| index_failure(&e))?;
+    let (index, stamp) = read_index(repo, paths)?;
     let pages = behind(repo, commit, &index, journal)?;
     if pages.is_empty() {
         return Ok(());
@@ -172,9 +178,10 @@ fn stat_if_equal(
     let file = repo.workdir()?.join(path);
     let text = fs::read_to_string(&file).ok()?;
     let page = Page::new(PagePath::parse(path).ok()?, text, Labels::default());
-    let bytes = super::plan::blob_of(repo, index, &page).ok()?;
-    let id = super::plan::hash(&bytes).ok()?;
-    (id == blob).then(|| super::plan::read_same(&file, &page).ok())?
+    let Stored::Bytes(bytes) = stored_of(repo, index, &page).ok()? else {
+        return None;
+    };
+    (hash(&bytes).ok()? == blob).then(|| read_same(&file, &page).ok())?
 }
 
 /// Undoes a commit that failed half way; its own failure counts more than what this one may meet.

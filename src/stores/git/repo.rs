@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use git2::{Config, ErrorCode, ObjectType, Oid, Repository, RepositoryOpenFlags, Signature};
 
+use super::configured::Configured;
 use super::index_file::IndexError;
 use crate::model::{Failure, FailureKind};
 
@@ -284,24 +285,23 @@ pub(super) fn waits_for(operation: &str) -> Failure {
     ))
 }
 
-/// Returns author and committer as git would name them.
+/// Returns author and committer as git would name them; `author` (name and mail) instead of the user's.
 pub(super) fn signatures(
-    repo: &Repository,
+    configured: &Configured,
+    author: Option<(&str, &str)>,
 ) -> Result<(Signature<'static>, Signature<'static>), Failure> {
-    let config = repo
-        .config()
-        .and_then(|mut config| config.snapshot())
-        .map_err(|error| git_failure("cannot read git's configuration", &error))?;
     let of = |who: &str| {
         let value = |what: &str| {
-            [who, "user"]
-                .iter()
-                .filter_map(|section| config.get_string(&format!("{section}.{what}")).ok())
-                .find(|value| !value.trim().is_empty())
+            let own = configured.text(&format!("{who}.{what}"));
+            own.or_else(|| configured.text(&format!("user.{what}")))
         };
-        Signature::now(&value("name")?, &value("email")?).ok()
+        Signature::now(value("name")?, value("email")?).ok()
     };
-    of("author").zip(of("committer")).ok_or_else(|| {
+    let author = match author {
+        Some((name, mail)) => Signature::now(name, mail).ok(),
+        None => of("author"),
+    };
+    author.zip(of("committer")).ok_or_else(|| {
         refused(
             "git does not know who commits here",
             "run `git config user.name \"Your Name\"` and `git config user.email you@example.com`",
@@ -309,19 +309,9 @@ pub(super) fn signatures(
     })
 }
 
-/// Refuses where a commit without a signature would not be the user's will.
-pub(super) fn check_signing(repo: &Repository) -> Result<(), Failure> {
-    let signs = repo
-        .config()
-        .and_then(|config| config.get_bool("commit.gpgsign"))
-        .unwrap_or(false);
-    if signs {
-        return Err(refused(
-            "commit.gpgsign is set, and wiki-sync cannot sign commits yet",
-            "run `git config commit.gpgsign false` in this repository, or set git.commit = \"off\"",
-        ));
-    }
-    Ok(())
+/// Says whether the user signs his commits.
+pub(super) fn signs(configured: &Configured) -> Result<bool, Failure> {
+    configured.switch("commit.gpgsign")
 }
 
 /// Says whether git is configured to bring loose objects to the disk before it goes on: by

@@ -2,10 +2,16 @@
 
 mod attributes;
 mod beside;
+mod by_git;
 mod citizen;
 mod crash;
+mod filters;
 mod fixture;
 mod head;
 mod large;
+mod policy;
 mod random;
+mod refusals;
+mod signing;
 mod stored;
+mod waits;

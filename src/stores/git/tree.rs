@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use git2::{Oid, Repository, Tree};
 
-use super::index_file::is_regular;
+use super::index_entry::is_regular;
 use super::repo::git_failure;
 use crate::model::{Failure, FailureKind, PagePath};
 

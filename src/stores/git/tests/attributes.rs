@@ -142,9 +142,10 @@ fn attributes_that_change_while_a_batch_is_brought_are_seen_at_the_next_look() {
 }
 
 #[test]
-fn a_page_that_git_would_send_through_a_program_has_no_expected_blob_and_the_others_have() {
+fn a_page_whose_program_fails_has_no_expected_blob_and_the_others_have() {
     let repo = repo();
     let mut store = repo.store();
+    repo.set("filter.up.clean", "false");
     for attribute in ["filter=up", "working-tree-encoding=UTF-16"] {
         repo.write(".gitattributes", &format!("a.md {attribute}\n"));
         let mut expected = |path: &str| {
@@ -160,4 +161,22 @@ fn a_page_that_git_would_send_through_a_program_has_no_expected_blob_and_the_oth
         let applied = repo.fails("wiki-output/a.md", FailureKind::Refused);
         assert_eq!(applied, failure);
     }
+}
+
+#[test]
+fn another_program_behind_a_filter_is_another_fingerprint() {
+    let repo = repo();
+    repo.set("filter.up.clean", "tr a-z A-Z");
+    assert_eq!(repo.store().fingerprint(), "git", "no attribute names it");
+    repo.write(".gitattributes", "*.md filter=up\n");
+    let upper = repo.store().fingerprint();
+    repo.set("filter.up.clean", "cat");
+    let plain = repo.store().fingerprint();
+    assert_ne!(plain, upper);
+    repo.set("filter.up.smudge", "cat");
+    assert_eq!(
+        repo.store().fingerprint(),
+        plain,
+        "the way out decides no blob"
+    );
 }

@@ -126,7 +126,7 @@ fn a_prune_that_takes_what_was_just_written_costs_a_round_and_no_page() {
     repo.write("wiki-output/new.md", "# New\n");
     for step in [Step::Objects, Step::Journal, Step::Checked] {
         repo.write("wiki-output/a.md", &format!("# A at {step:?}\n"));
-        let mut store = repo.store();
+        let mut store = repo.store_waiting(Duration::from_mins(1));
         let root = repo.root.clone();
         let pruned = std::cell::Cell::new(false);
         store.watch = Box::new(move |at| {

@@ -204,8 +204,8 @@ fn the_next_look_recovers_too() {
     let repo = prepared();
     apply_watched(&repo, |at| at != Step::Linked).expect_err("killed");
     assert!(repo.lock().exists());
-    let notes = repo.store().status_note();
-    assert!(notes[0].contains("cut short"), "{notes:?}");
+    let notes = repo.store().notes();
+    assert!(notes[0].reason.contains("cut short"), "{notes:?}");
     repo.store().witness().expect("usable");
     assert!(!repo.lock().exists());
 }

@@ -124,6 +124,15 @@ impl Repo {
         fs::write(path, text).expect("a file");
     }
 
+    /// Writes a program outside the work tree and returns its path.
+    pub(super) fn program(&self, name: &str, script: &str) -> String {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = self.home.join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}")).expect("a file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("set");
+        path.to_str().expect("UTF-8").to_owned()
+    }
+
     pub(super) fn delete(&self, path: &str) {
         fs::remove_file(self.root.join(path)).expect("it is there");
     }
@@ -134,10 +143,13 @@ impl Repo {
 
     /// Opens the store; a foreign lock is waited for no longer than `wait`.
     pub(super) fn store_waiting(&self, wait: Duration) -> GitStore {
-        let settings = GitSettings {
+        self.store_with(GitSettings {
             lock_wait: wait,
             ..GitSettings::default()
-        };
+        })
+    }
+
+    pub(super) fn store_with(&self, settings: GitSettings) -> GitStore {
         GitStore::open(&self.root, &StateDir::of(&self.root), settings).expect("opens")
     }
 
@@ -151,16 +163,18 @@ impl Repo {
         page(path, &text)
     }
 
+    /// Returns what the disk shows of the paths.
+    pub(super) fn changes(&self, paths: &[&str]) -> Vec<Change> {
+        let change = |path: &&str| match fs::symlink_metadata(self.root.join(path)) {
+            Ok(meta) if meta.is_file() => self.put(path),
+            _ => remove(path),
+        };
+        paths.iter().map(change).collect()
+    }
+
     /// Applies what the disk shows of the paths.
     pub(super) fn apply(&self, paths: &[&str]) -> Result<Vec<Outcome>, Failure> {
-        let changes: Vec<_> = paths
-            .iter()
-            .map(|path| match fs::symlink_metadata(self.root.join(path)) {
-                Ok(meta) if meta.is_file() => self.put(path),
-                _ => remove(path),
-            })
-            .collect();
-        self.store().apply(&changes, 1)
+        self.store().apply(&self.changes(paths), 1)
     }
 
     /// Applies one page, which must come to an outcome, and returns it.
@@ -267,6 +281,7 @@ impl Repo {
         for left in [
             "wiki-sync-index",
             "wiki-sync-index.new",
+            "wiki-sync-index.new.lock",
             "wiki-sync-journal",
             "wiki-sync-journal.new",
         ] {

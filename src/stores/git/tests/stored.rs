@@ -77,6 +77,36 @@ fn a_pages_blob_is_the_one_that_git_add_makes() {
 }
 
 #[test]
+fn a_page_that_a_program_converts_is_the_blob_that_git_hash_object_makes() {
+    for in_index in ["", "before\r\n"] {
+        let repo = Repo::empty();
+        repo.set("filter.up.clean", "tr a-z A-Z");
+        let path = "wiki-output/a.md";
+        if !in_index.is_empty() {
+            repo.write(path, in_index);
+            repo.git(&["add", path]);
+        }
+        for attribute in [
+            "* text=auto ident working-tree-encoding=ISO-8859-1",
+            "* text eol=crlf ident filter=up",
+            "* -text filter=up working-tree-encoding=ISO-8859-1",
+        ] {
+            repo.write(".gitattributes", attribute);
+            for text in ["$Id: 0123 $ one\r\ntwo\n", "한글\r\n본문\r\n"] {
+                repo.write(path, text);
+                let path_option = format!("--path={path}");
+                let theirs = repo.git(&["hash-object", &path_option, path]);
+                assert_eq!(
+                    expected(&repo, path),
+                    theirs.trim_end(),
+                    "{attribute}: {text:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn a_page_committed_through_line_end_conversion_leaves_a_clean_status() {
     let repo = Repo::with_pages();
     repo.write(".gitattributes", "*.md text eol=crlf\n");
@@ -90,23 +120,6 @@ fn a_page_committed_through_line_end_conversion_leaves_a_clean_status() {
     );
     assert_eq!(repo.git(&["diff-files", "--name-only"]), "");
     assert_eq!(repo.read("wiki-output/a.md"), "# A\r\nsecond\r\n");
-}
-
-#[test]
-fn a_page_behind_a_filter_is_refused_and_its_text_is_not_in_the_repository() {
-    let repo = Repo::with_pages();
-    repo.set("filter.up.clean", "tr a-z A-Z");
-    repo.set("filter.up.required", "true");
-    repo.write(".gitattributes", "*.md filter=up\nb.md -filter\n");
-    repo.write("wiki-output/a.md", "# secret\n");
-    let failure = repo.fails("wiki-output/a.md", FailureKind::Refused);
-    assert!(failure.reason.contains("filter \"up\""), "{failure}");
-    let raw = repo.git(&["hash-object", "--no-filters", "wiki-output/a.md"]);
-    assert!(!repo.try_git(&["cat-file", "-e", raw.trim_end()]));
-    repo.write("wiki-output/b.md", "# no secret\n");
-    repo.commits("wiki-output/b.md");
-    repo.write(".gitattributes", "*.md working-tree-encoding=UTF-16\n");
-    repo.fails("wiki-output/a.md", FailureKind::Refused);
 }
 
 #[test]

@@ -1,0 +1,177 @@
+//! Bringing a batch: planned, checked, committed, and tried again while others are in the way.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use git2::Repository;
+
+use super::attributes::Folders;
+use super::by_git::read_index;
+use super::commit::{Committer, Halt, Manner, locked};
+use super::filter::Tools;
+use super::index_file::IndexFile;
+use super::journal::Paths;
+use super::message::author_of;
+use super::plan::{Plan, Planner};
+use super::repo::{self, Head};
+use super::stamp::Stamp;
+use super::tree::HeadTree;
+use super::{GitStore, failure_of, recover};
+use crate::model::{Change, Failure, FailureKind};
+use crate::stores::{Applied, Outcome};
+
+/// The repository as a plan was made from it.
+pub(super) struct Ground<'r> {
+    pub(super) head: Head,
+    pub(super) tree: HeadTree<'r>,
+    pub(super) index: IndexFile,
+    pub(super) stamp: Option<Stamp>,
+    pub(super) paths: Paths,
+    /// By which pages are converted.
+    fingerprint: String,
+}
+
+impl GitStore {
+    /// Does something until it is not in another's way, or the time is up.
+    pub(super) fn until_free<T>(
+        &mut self,
+        repo: &Repository,
+        mut attempt: impl FnMut(&mut Self) -> Result<T, Halt>,
+    ) -> Result<T, Failure> {
+        let end = Instant::now() + self.settings.lock_wait;
+        let paths = Paths::of(repo);
+        loop {
+            let halt = match attempt(self) {
+                Ok(done) => return Ok(done),
+                #[cfg(test)]
+                Err(Halt::Crash) => return Err(failure_of(Halt::Crash)),
+                Err(halt) => recover::undo(repo, &paths, &*self.watch).unwrap_or(halt),
+            };
+            match halt {
+                Halt::Again(_) if Instant::now() < end => std::thread::sleep(recover::POLL),
+                halt => return Err(failure_of(halt)),
+            }
+        }
+    }
+
+    /// Brings the changes in one commit; `is_move` when they are one page's old and new path.
+    pub(super) fn bring(
+        &mut self,
+        repo: &Repository,
+        tools: &Tools,
+        changes: &[Change],
+        is_move: bool,
+    ) -> Result<Vec<Outcome>, Failure> {
+        self.until_free(repo, |store| store.attempt(repo, tools, changes, is_move))
+    }
+
+    /// Sorts the changes by what the repository holds now.
+    pub(super) fn look<'r, 'c>(
+        &self,
+        repo: &'r Repository,
+        tools: &Tools,
+        changes: &'c [Change],
+    ) -> Result<(Ground<'r>, Plan<'c>), Failure> {
+        let paths = Paths::of(repo);
+        let head = Head::read(repo)?;
+        let (index, stamp) = read_index(repo, &paths)?;
+        // Before anything is converted: what changes meanwhile shows as another fingerprint at the next look.
+        let fingerprint = self.fingerprint_by(repo, stamp.as_ref(), || {
+            let pages_dir = &self.settings.pages_dir;
+            Some(Folders::of(&index, stamp.as_ref(), pages_dir))
+        });
+        tools.begin(&fingerprint);
+        let mut planner = Planner {
+            root: &self.root,
+            repo,
+            tools,
+            index: &index,
+            head: HeadTree::open(repo, head.commit)?,
+            folders: HashMap::new(),
+            is_page: &*self.settings.is_page,
+        };
+        let plan = planner.plan(changes)?;
+        let tree = planner.head;
+        let ground = Ground {
+            head,
+            tree,
+            index,
+            stamp,
+            paths,
+            fingerprint,
+        };
+        Ok((ground, plan))
+    }
+
+    /// Tries once to make the commit.
+    fn attempt(
+        &mut self,
+        repo: &Repository,
+        tools: &Tools,
+        changes: &[Change],
+        is_move: bool,
+    ) -> Result<Vec<Outcome>, Halt> {
+        let (ground, mut plan) = self.look(repo, tools, changes)?;
+        if !plan.moves.is_empty() {
+            self.check_may_commit(repo, tools, &ground)?;
+            let manner = Manner {
+                tools,
+                message: &self.settings.message,
+                author: &self.settings.author,
+                is_move,
+            };
+            let committer = Committer {
+                repo,
+                paths: &ground.paths,
+                head: &ground.head,
+                index: ground.index,
+                stamp: ground.stamp,
+                watch: &*self.watch,
+            };
+            if let Some(commit) = committer.commit(&mut plan, &ground.tree, &manner)? {
+                self.last_commit = Some(commit.to_string());
+                self.commits += 1;
+            }
+            for page in &plan.moves {
+                plan.outcomes[page.change] = Some(Ok(Applied {
+                    changed: true,
+                    mark: page.after.map(|held| held.id.to_string()),
+                }));
+            }
+        }
+        // The first of several commits counts: what changes between them is seen at the next look.
+        let first = self.brought.take().unwrap_or(ground.fingerprint);
+        self.brought.set(Some(first));
+        let outcomes = plan.outcomes.into_iter();
+        Ok(outcomes
+            .map(|outcome| outcome.expect("each change is sorted or moved"))
+            .collect())
+    }
+
+    /// Says why nothing may be committed here now.
+    pub(super) fn check_may_commit(
+        &self,
+        repo: &Repository,
+        tools: &Tools,
+        ground: &Ground<'_>,
+    ) -> Result<(), Halt> {
+        if let Some(operation) = repo::operation(repo) {
+            return Err(repo::waits_for(operation).into());
+        }
+        if ground.head.is_detached() && !self.settings.allow_detached {
+            return Err(detached().into());
+        }
+        repo::signatures(tools.configured(repo)?, author_of(&self.settings.author))?;
+        if ground.paths.lock.exists() {
+            return Err(Halt::Again(locked(&ground.paths)));
+        }
+        Ok(())
+    }
+}
+
+/// The failure where no branch would keep the commits.
+pub(super) fn detached() -> Failure {
+    Failure::new(FailureKind::Refused, "HEAD is detached: nothing is committed").hint(
+        "check out a branch: `git switch -c NAME`; or `wiki-sync drain --allow-detached`, or set git.allow_detached = true",
+    )
+}
