@@ -167,10 +167,6 @@ impl Planner<'_, '_> {
     ) -> Result<Option<Rewrite>, Failure> {
         let after = self.what_if.leads(to.as_str())?;
         let suspects = before.iter().zip(&after).enumerate();
-        let any = |(old, new): (&Leads, &Leads)| from != to || !self.holds(old, new);
-        if !suspects.clone().any(|(_, pair)| any(pair)) {
-            return Ok(None);
-        }
         let text = self.read(from, to)?;
         let destinations = Destinations::of(to, &text);
         let links = &destinations.document().links;
@@ -262,8 +258,10 @@ impl Planner<'_, '_> {
         old: &Leads,
         new: &Leads,
     ) -> bool {
-        if old.page.is_some() {
-            return !self.holds(old, new);
+        if let Some(page) = &old.page {
+            let literal = !wikilink && is_path(from, &link.target, page);
+            let stays = is_path(to, &link.target, self.moves.target(page));
+            return !self.holds(old, new) || literal && !stays;
         }
         from != to && self.place_target(from, to, link, wikilink, old).is_some()
     }
@@ -342,6 +340,9 @@ impl Planner<'_, '_> {
                 self.what_if
                     .resolve(to, links[which].kind, list.iter().map(String::as_str))?;
             good.retain(|target| self.holds(&before[which], &leads[target]));
+            if !wikilink && is_path(from, &links[which].target, led_to) {
+                good.retain(|target| is_path(to, target, self.moves.target(led_to)));
+            }
         }
         let best = list.iter().find(|target| good.contains(target.as_str()));
         best.cloned()
@@ -386,6 +387,12 @@ fn join(folder: &str, target: &str) -> Option<String> {
         }
     }
     Some(at.join("/"))
+}
+
+/// Whether a target of a page is the very path of another one from its folder: then it leads there for every reader of
+/// Markdown, and is to go on doing so.
+fn is_path(page: &PagePath, target: &str, of: &str) -> bool {
+    !target.starts_with('/') && join(page.folder(), target).as_deref() == Some(of)
 }
 
 /// Returns the lines that differ; edits never add or take away a line.
