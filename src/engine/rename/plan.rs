@@ -238,12 +238,14 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// Whether a link that led to a page leads to it still. One that led to none may find the page at its new name.
+    /// Whether a link that led to a page leads to it still: as surely as before, and by its path if it was by that, since
+    /// an alias or a title is nothing to other readers. One that led to none may find the page at its new name.
     fn holds(&self, old: &Leads, new: &Leads) -> bool {
         match &old.page {
             Some(page) => {
                 new.page.as_deref() == Some(self.moves.target(page))
                     && (old.ambiguous || !new.ambiguous)
+                    && (old.by_text || !new.by_text)
             }
             None => true,
         }

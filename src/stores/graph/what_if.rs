@@ -28,6 +28,8 @@ pub struct Leads {
     pub ambiguous: bool,
     /// Whether the page was found at the address that a site generator would give it.
     pub by_site: bool,
+    /// Whether it was found by an alias or its title, and not by its path.
+    pub by_text: bool,
 }
 
 /// Links that lead elsewhere than before: by page and place among its links.
@@ -134,6 +136,7 @@ impl WhatIf<'_> {
                 Leads {
                     is_file: to.leads_to == "file",
                     by_site: to.how == Some(How::Site),
+                    by_text: matches!(to.how, Some(How::Alias | How::Title)),
                     page: to.dst,
                     ambiguous: to.ambiguous,
                 },
@@ -149,6 +152,9 @@ fn leads_of(link: &StoredLink) -> Leads {
         is_file: link.leads_to == "file",
         ambiguous: link.ambiguous != 0,
         by_site: link.how.as_deref() == Some(How::Site.as_str()),
+        by_text: [How::Alias, How::Title]
+            .iter()
+            .any(|how| link.how.as_deref() == Some(how.as_str())),
     }
 }
 
