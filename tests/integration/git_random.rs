@@ -32,7 +32,7 @@ const FILES: [&str; 8] = [
 ];
 
 fn is_page(path: &str) -> bool {
-    path.starts_with("wiki-output/") && path.ends_with(".md")
+    path.starts_with("wiki-output/") && path != FILES[5]
 }
 
 /// Does one thing that a user may do; his commands may fail. Returns what it was.
@@ -223,8 +223,8 @@ fn whatever_the_user_does_between_drains_his_work_stays_and_no_page_is_reverted(
 }
 
 #[test]
-#[ignore = "forty stories of forty rounds: for scripts/test --long"]
-fn whatever_the_user_does_between_drains_in_forty_stories() {
-    let made: usize = (100..140).map(|seed| play(seed, 40)).sum();
-    assert!(made > 400, "only {made} drains committed");
+#[ignore = "twenty stories of thirty rounds: for scripts/test --long"]
+fn whatever_the_user_does_between_drains_in_twenty_stories() {
+    let made: usize = (100..120).map(|seed| play(seed, 30)).sum();
+    assert!(made > 150, "only {made} drains committed");
 }

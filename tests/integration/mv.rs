@@ -31,7 +31,7 @@ fn linked() -> Wiki {
     let wiki = Wiki::with(&[
         (
             "wiki-output/old.md",
-            "# Old\n\n[b](b.md) [c](./sub/c.md#h) ![p](img/p.png) [[b]] [[#Old]]\n",
+            "# Old\n\n[b](b.md) [c](./sub/c.md#h) ![p](img/p.png) [[b]] [[#Old]]\n\nOf this page more stays than changes, so that git knows it again by its content at the new place.\n",
         ),
         (
             "wiki-output/b.md",
@@ -84,7 +84,7 @@ fn a_page_moves_with_every_link_to_it_in_one_commit() {
     assert_eq!(wiki.git(&["rev-parse", "HEAD"]).trim(), moved["commit"]);
     assert_eq!(
         read(&wiki, "wiki-output/sub/새 이름.md"),
-        "# Old\n\n[b](../b.md) [c](./c.md#h) ![p](../img/p.png) [[b]] [[#Old]]\n"
+        "# Old\n\n[b](../b.md) [c](./c.md#h) ![p](../img/p.png) [[b]] [[#Old]]\n\nOf this page more stays than changes, so that git knows it again by its content at the new place.\n"
     );
     assert_eq!(
         read(&wiki, "wiki-output/b.md"),
@@ -345,8 +345,8 @@ fn labels_and_the_files_mode_go_along() {
     wiki.drain();
     let point = |page: &str| {
         let hits = wiki.json(0, &["search", "Old"]);
-        let hits = hits.as_array().unwrap().iter();
-        let hit = hits.filter(|hit| hit["path"] == page).next().unwrap();
+        let mut hits = hits.as_array().unwrap().iter();
+        let hit = hits.find(|hit| hit["path"] == page).unwrap();
         hit["point_id"].clone()
     };
     let before = point("wiki-output/old.md");
@@ -423,7 +423,7 @@ fn killed_and_a_page_edited_since_all_that_can_be_is_taken_back_and_the_rest_nam
             let edited = format!("{}\nmore\n", read(&wiki, page));
             wiki.write(page, &edited);
             let again = wiki.ws(&["mv", "old.md", "sub/new.md"]);
-            assert_eq!(read(&wiki, page).contains("more"), true, "{point} {page}");
+            assert!(read(&wiki, page).contains("more"), "{point} {page}");
             match again.code {
                 // Taken back whole, then moved anew with the edited page.
                 Some(0) => {
@@ -454,6 +454,9 @@ fn killed_and_a_page_edited_since_all_that_can_be_is_taken_back_and_the_rest_nam
 fn an_interrupted_move_is_told_by_the_next_one_before_it_starts() {
     let wiki = linked();
     assert!(wiki.killed_at("mv.renamed", &["mv", "old.md", "sub/new.md"]));
+    let drained = wiki.json(0, &["drain"]);
+    let told = drained["trouble"][0]["reason"].as_str().unwrap();
+    assert!(told.contains("cut short"), "{drained}");
     let dry = wiki.ws(&["mv", "b.md", "bb.md", "--dry-run"]).code(1);
     assert!(dry.err.contains("cut short"), "{}", dry.err);
     let other = wiki.ws(&["mv", "b.md", "bb.md"]).code(0);

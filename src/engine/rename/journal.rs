@@ -141,7 +141,7 @@ impl Journal {
     /// Says whether every file is as it was, or as it is to be.
     pub(super) fn can_go_on(&self, wiki: &Wiki) -> Result<bool, Failure> {
         for one in &self.moves {
-            if self.move_stands(wiki, one)? == Standing::Elsewhere {
+            if move_stands(wiki, one)? == Standing::Elsewhere {
                 return Ok(false);
             }
         }
@@ -159,7 +159,7 @@ impl Journal {
     /// `Busy` when a file is neither as it was nor as it is to be, and as [`Wiki::rename`] and [`Wiki::replace`].
     pub(super) fn forward(&self, wiki: &Wiki) -> Result<(), Failure> {
         for one in &self.moves {
-            match self.move_stands(wiki, one)? {
+            match move_stands(wiki, one)? {
                 Standing::Before(_) => {
                     wiki.rename(&page(&one.from)?, &page(&one.to)?)?;
                     fail::fail_point!("mv.renamed");
@@ -212,7 +212,7 @@ impl Journal {
         }
         for one in self.moves.iter().rev() {
             // A page that somebody has changed at its new place stays there.
-            let undo = || match self.move_stands(wiki, one)? {
+            let undo = || match move_stands(wiki, one)? {
                 Standing::After(_) if !left.contains(&one.to) => {
                     wiki.rename(&page(&one.to)?, &page(&one.from)?)
                 }
@@ -230,32 +230,11 @@ impl Journal {
         left
     }
 
-    fn move_stands(&self, wiki: &Wiki, one: &Move) -> Result<Standing, Failure> {
-        let there = |path: &str| -> Result<bool, Failure> {
-            let path = page(path)?;
-            let stat = wiki.stat(&path);
-            stat.map(|stat| stat.is_some()).map_err(|e| {
-                let doing = format!("cannot look at page {:?}", path.as_str());
-                Failure::from_error(FailureKind::Down, &doing, &e)
-            })
-        };
-        let text = String::new;
-        Ok(match (there(&one.from)?, there(&one.to)?) {
-            (true, false) => Standing::Before(text()),
-            (false, true) => Standing::After(text()),
-            // One file by two spellings, where the file system folds case: renaming it again does no harm.
-            (true, true) if super::is_same_file(wiki, &one.from, &one.to) => {
-                Standing::Before(text())
-            }
-            (true, true) | (false, false) => Standing::Elsewhere,
-        })
-    }
-
     /// A page that is yet to be renamed is looked at where it is.
     fn write_stands(&self, wiki: &Wiki, write: &Write) -> Result<Standing, Failure> {
         let mut path = write.path()?;
         if let Some(one) = self.moves.iter().find(|one| one.to == write.path)
-            && matches!(self.move_stands(wiki, one)?, Standing::Before(_))
+            && matches!(move_stands(wiki, one)?, Standing::Before(_))
         {
             path = page(&one.from)?;
         }
@@ -290,6 +269,25 @@ impl Journal {
     }
 }
 
+fn move_stands(wiki: &Wiki, one: &Move) -> Result<Standing, Failure> {
+    let there = |path: &str| -> Result<bool, Failure> {
+        let path = page(path)?;
+        let stat = wiki.stat(&path);
+        stat.map(|stat| stat.is_some()).map_err(|e| {
+            let doing = format!("cannot look at page {:?}", path.as_str());
+            Failure::from_error(FailureKind::Down, &doing, &e)
+        })
+    };
+    let text = String::new;
+    Ok(match (there(&one.from)?, there(&one.to)?) {
+        (true, false) => Standing::Before(text()),
+        (false, true) => Standing::After(text()),
+        // One file by two spellings, where the file system folds case: renaming it again does no harm.
+        (true, true) if super::is_same_file(wiki, &one.from, &one.to) => Standing::Before(text()),
+        (true, true) | (false, false) => Standing::Elsewhere,
+    })
+}
+
 fn page(path: &str) -> Result<PagePath, Failure> {
     PagePath::parse(path)
         .map_err(|e| Failure::from_error(FailureKind::Refused, "the journal names no page", &e))
@@ -300,4 +298,103 @@ fn changed(path: &str) -> Failure {
         FailureKind::Busy,
         format!("page {path:?} changed meanwhile"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wiki::WikiSettings;
+
+    const TEXTS: [(&str, &str); 3] = [
+        ("wiki-output/a.md", "a [b](b.md)\n"),
+        ("wiki-output/b.md", "b\n"),
+        ("wiki-output/c.md", "c [b](b.md)\n"),
+    ];
+
+    fn write(path: &str, text: &str) -> Write {
+        let edits = vec![Edit {
+            at: 6,
+            old: "b.md".into(),
+            new: "n/d/b.md".into(),
+        }];
+        let new = edited(text, &edits).expect("they fit");
+        Write {
+            path: path.into(),
+            old: ContentSha::of(text.as_bytes()).to_string(),
+            new: ContentSha::of(new.as_bytes()).to_string(),
+            edits,
+        }
+    }
+
+    fn prepared() -> (tempfile::TempDir, Wiki, Journal) {
+        let temp = tempfile::tempdir().expect("a temporary folder");
+        fs::create_dir(temp.path().join("wiki-output")).expect("a folder");
+        for (path, text) in TEXTS {
+            fs::write(temp.path().join(path), text).expect("a page");
+        }
+        let wiki = Wiki::open(temp.path(), &WikiSettings::default()).expect("a wiki");
+        let asked = Move {
+            from: "wiki-output/b.md".into(),
+            to: "wiki-output/n/d/b.md".into(),
+        };
+        let journal = Journal {
+            moves: vec![asked.clone()],
+            asked,
+            writes: vec![write(TEXTS[0].0, TEXTS[0].1), write(TEXTS[2].0, TEXTS[2].1)],
+            made: vec!["wiki-output/n".into(), "wiki-output/n/d".into()],
+            folder: false,
+        };
+        (temp, wiki, journal)
+    }
+
+    #[test]
+    fn what_fails_half_way_is_taken_back_to_the_byte() {
+        let (temp, wiki, journal) = prepared();
+        // The last page changes after it was planned for.
+        let last = temp.path().join(TEXTS[2].0);
+        fs::write(&last, "somebody's\n").expect("a page");
+        let failure = journal.forward(&wiki).expect_err("it stops there");
+        assert_eq!(failure.kind, FailureKind::Busy);
+        assert!(
+            temp.path().join("wiki-output/n/d/b.md").exists(),
+            "it was half done"
+        );
+        assert_eq!(journal.backward(&wiki), ["wiki-output/c.md"]);
+        for (path, text) in &TEXTS[..2] {
+            let held = fs::read_to_string(temp.path().join(path)).expect("it is back");
+            assert_eq!(held, *text);
+        }
+        assert_eq!(
+            fs::read_to_string(last).expect("it is there"),
+            "somebody's\n"
+        );
+        assert!(!temp.path().join("wiki-output/n").exists());
+    }
+
+    #[test]
+    fn each_step_may_be_repeated_forward_and_backward() {
+        let (temp, wiki, journal) = prepared();
+        for _ in 0..2 {
+            journal.forward(&wiki).expect("done");
+            assert!(journal.can_go_on(&wiki).expect("readable"));
+        }
+        let text = fs::read_to_string(temp.path().join(TEXTS[0].0)).expect("a page");
+        assert_eq!(text, "a [b](n/d/b.md)\n");
+        for _ in 0..2 {
+            assert_eq!(journal.backward(&wiki), [""; 0]);
+            assert!(journal.can_go_on(&wiki).expect("readable"));
+        }
+        let text = fs::read_to_string(temp.path().join(TEXTS[0].0)).expect("a page");
+        assert_eq!(text, TEXTS[0].1);
+    }
+
+    #[test]
+    fn a_new_name_that_somebody_takes_meanwhile_is_not_written_over() {
+        let (temp, wiki, _journal) = prepared();
+        let (from, to) = (page(TEXTS[0].0).expect("ok"), page(TEXTS[1].0).expect("ok"));
+        let failure = wiki.rename(&from, &to).expect_err("it is there");
+        assert_eq!(failure.kind, FailureKind::Rejected);
+        let held = fs::read_to_string(temp.path().join(TEXTS[1].0)).expect("it is there");
+        assert_eq!(held, TEXTS[1].1);
+    }
 }

@@ -83,6 +83,21 @@ pub fn unfinished(parts: &Parts) -> Result<Option<Move>, Failure> {
     Ok(Journal::read(&parts.state)?.map(|journal| journal.asked))
 }
 
+/// Tells of a move that was cut short and is still to be finished: until then links may lead nowhere.
+pub(super) fn half_done(parts: &Parts) -> Option<Failure> {
+    match unfinished(parts) {
+        Ok(None) => None,
+        Ok(Some(Move { from, to })) => Some(
+            Failure::new(
+                FailureKind::Waiting,
+                format!("the move of {from:?} to {to:?} was cut short"),
+            )
+            .hint(format!("`wiki-sync mv '{from}' '{to}'` goes on with it")),
+        ),
+        Err(failure) => Some(failure),
+    }
+}
+
 /// Finishes a move that was cut short, or takes it back when its pages have changed since.
 ///
 /// # Errors

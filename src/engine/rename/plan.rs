@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::spellings::{Written, relative, spellings};
 use crate::model::markdown::{Destinations, Edit, Link};
 use crate::model::{Change, ContentSha, Failure, FailureKind, Labels, Page, PagePath};
-use crate::stores::graph::{GraphStore, Leads, Moved, WhatIf};
+use crate::stores::graph::{By, GraphStore, Leads, Moved, WhatIf};
 
 /// One page's way.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -245,7 +245,7 @@ impl Planner<'_, '_> {
             Some(page) => {
                 new.page.as_deref() == Some(self.moves.target(page))
                     && (old.ambiguous || !new.ambiguous)
-                    && (old.by_text || !new.by_text)
+                    && (old.by == By::Text || new.by != By::Text)
             }
             None => true,
         }
@@ -289,7 +289,7 @@ impl Planner<'_, '_> {
         if !dotted {
             // Of the others only a file's address in a Markdown link is meant from the page's folder.
             let at_root = join(self.world.pages_dir, target)?;
-            if wikilink || !old.is_file || (!there && (self.world.exists)(&at_root)) {
+            if wikilink || old.by != By::File || (!there && (self.world.exists)(&at_root)) {
                 return None;
             }
         }
@@ -333,7 +333,7 @@ impl Planner<'_, '_> {
             target: &link.target,
             page: from,
             led_to,
-            by_site: before[first].by_site,
+            by_site: before[first].by == By::Site,
         };
         let list = spellings(written, to, self.moves.target(led_to), self.world.pages_dir);
         let mut good: BTreeSet<&str> = list.iter().map(String::as_str).collect();

@@ -241,15 +241,12 @@ impl<'t> Destinations<'t> {
 
 /// Finds the destination of a Markdown link: in its own parentheses or in its definition.
 fn markdown_spot(text: &str, start: usize, found: &FoundLink, link: &Link) -> Option<Spot> {
-    let from = match &found.definition {
-        Some(span) => {
-            let span = start + span.start..start + span.end;
-            span.start + after_label(&text[span])?
-        }
-        None => {
-            let rest = start + found.text_end;
-            rest + text.get(rest..link.range.end)?.find("](")? + 2
-        }
+    let from = if let Some(span) = &found.definition {
+        let span = start + span.start..start + span.end;
+        span.start + after_label(&text[span])?
+    } else {
+        let rest = start + found.text_end;
+        rest + text.get(rest..link.range.end)?.find("](")? + 2
     };
     // The destination may stand on the next line, there behind the marks of a quotation.
     let mut at = from;
@@ -376,4 +373,97 @@ fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
     let piece = &text[range.clone()];
     let start = range.start + (piece.len() - piece.trim_start().len());
     start..start + piece.trim().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives each link of a text this target and returns the text.
+    fn rewritten(text: &str, target: &str) -> Result<String, Unwritable> {
+        let path = PagePath::parse("wiki/page.md").expect("valid");
+        let destinations = Destinations::of(&path, text);
+        let targets: BTreeMap<usize, String> = (0..destinations.document().links.len())
+            .map(|link| destinations.place(link).expect("it is found"))
+            .map(|place| (place, target.to_owned()))
+            .collect();
+        let (edits, new) = destinations.rewrite(&targets)?;
+        assert_eq!(edited(text, &edits).as_ref(), Some(&new));
+        assert_eq!(edited(&new, &inverse(&edits)).as_deref(), Some(text));
+        Ok(new)
+    }
+
+    #[test]
+    fn only_the_path_of_a_destination_changes() {
+        for (before, after) in [
+            ("[[a]]", "[[n/새 b.md|a]]"),
+            ("[[ a # h ]]", "[[ n/새 b.md # h |a # h]]"),
+            ("![[a|400]] ![[a]]", "![[n/새 b.md|400]] ![[n/새 b.md]]"),
+            ("[[a#^x|l]]", "[[n/새 b.md#^x|l]]"),
+            ("[x](a.md \"a.md\")", "[x](n/새%20b.md \"a.md\")"),
+            (
+                "[a.md]( a.md?q=a.md#a.md )",
+                "[a.md]( n/새%20b.md?q=a.md#a.md )",
+            ),
+            ("[x](%EA%B0%80.md)", "[x](n/%EC%83%88%20b.md)"),
+            ("[x](<a b.md#h>)", "[x](<n/새 b.md#h>)"),
+            ("[x](<a%20b.md>)", "[x](<n/새%20b.md>)"),
+            ("[x](a\\(1\\).md)", "[x](n/새%20b.md)"),
+            ("[x](a(1).md)", "[x](n/새%20b.md)"),
+            ("[![i](i.png)](a.md)", "[![i](n/새%20b.md)](n/새%20b.md)"),
+            (
+                "[x][r] [r] [r][]\n\n[r]:\n  a.md\n",
+                "[x][r] [r] [r][]\n\n[r]:\n  n/새%20b.md\n",
+            ),
+            ("> [x](\n> a.md)\n", "> [x](\n> n/새%20b.md)\n"),
+            ("a\rb [x](a.md)\rc", "a\rb [x](n/새%20b.md)\rc"),
+            (
+                "---\nt: '[[a]]'\n---\n`[[a]]` [x](a.md) <!-- [[a]] -->",
+                "---\nt: '[[a]]'\n---\n`[[a]]` [x](n/새%20b.md) <!-- [[a]] -->",
+            ),
+            (
+                "|a|\n|-|\n|[[a]] [[a\\|l]] [x](a.md)|\n",
+                "|a|\n|-|\n|[[n/새 b.md\\|a]] [[n/새 b.md\\|l]] [x](n/새%20b.md)|\n",
+            ),
+            (
+                "[[1]](a.md) [x](http://h/a.md) [y](#a)",
+                "[[1]](n/새%20b.md) [x](http://h/a.md) [y](#a)",
+            ),
+            ("# See [[a]]\n", "# See [[n/새 b.md|a]]\n"),
+        ] {
+            assert_eq!(rewritten(before, "n/새 b.md").as_deref(), Ok(after));
+        }
+    }
+
+    #[test]
+    fn names_with_the_syntax_in_them_are_escaped() {
+        for target in [
+            "a#b.md",
+            "a|b.md",
+            "a[b].md",
+            "a&amp;b.md",
+            "a\\b.md",
+            "50%25 (x).md",
+            "a`b$c{{d}}.md",
+        ] {
+            for text in [
+                "[[a]]",
+                "[[a|l]]",
+                "[x](a)",
+                "[x](<a>)",
+                "[x][r]\n\n[r]: a\n",
+                "|a|\n|-|\n|[[a]] [x](a) [x](<a>)|\n",
+            ] {
+                assert!(rewritten(text, target).is_ok(), "{target} in {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_target_that_no_brackets_can_hold_is_refused_and_not_mangled() {
+        for (text, target) in [("a\n[[a]]", "a\nb"), ("a\n[x](a.md)", "http://host/x")] {
+            let refused = rewritten(text, target).expect_err("it cannot be written");
+            assert_eq!((refused.line, refused.target.as_str()), (2, target));
+        }
+    }
 }

@@ -114,15 +114,11 @@ pub(super) fn walk(body: &str) -> Walk<'_> {
                     masks.push(range.clone());
                 }
                 let image = matches!(tag, Tag::Image { .. });
-                begin(&mut open, &mut found.links, image, dest_url, range);
-                let refers = matches!(
-                    link_type,
-                    LinkType::Reference | LinkType::Collapsed | LinkType::Shortcut
-                );
-                if let Some(link) = found.links.last_mut().filter(|_| refers) {
-                    let definition = events.reference_definitions().get(id);
-                    link.definition = definition.map(|definition| definition.span.clone());
-                }
+                let definition = by_reference(link_type, id)
+                    .and_then(|id| events.reference_definitions().get(id))
+                    .map(|definition| definition.span.clone());
+                let links = &mut found.links;
+                begin(&mut open, links, image, dest_url, (range, definition));
                 continue;
             }
             Event::End(TagEnd::Link | TagEnd::Image) => {
@@ -147,9 +143,9 @@ pub(super) fn walk(body: &str) -> Walk<'_> {
                 continue;
             }
             Event::Start(tag) => {
-                if matches!(tag, Tag::Table(_)) {
-                    found.tables.push(range);
-                }
+                found
+                    .tables
+                    .extend(matches!(tag, Tag::Table(_)).then_some(range));
                 depth += usize::from(is_container(tag.to_end()));
                 continue;
             }
@@ -186,12 +182,18 @@ fn append(label: &mut String, text: &str) {
     }
 }
 
+/// Returns the name of the definition that a link refers to.
+fn by_reference(kind: LinkType, id: &str) -> Option<&str> {
+    use LinkType::{Collapsed, Reference, Shortcut};
+    matches!(kind, Reference | Collapsed | Shortcut).then_some(id)
+}
+
 fn begin(
     open: &mut Vec<Open>,
     links: &mut Vec<FoundLink>,
     image: bool,
     destination: &str,
-    range: Range<usize>,
+    (range, definition): (Range<usize>, Option<Range<usize>>),
 ) {
     open.push(Open {
         index: links.len(),
@@ -204,7 +206,7 @@ fn begin(
         range,
         image,
         text_end: 0,
-        definition: None,
+        definition,
         link: None,
     });
 }

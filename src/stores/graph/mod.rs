@@ -33,7 +33,7 @@ pub(crate) use self::find::{find_pages, placeholder_key};
 use self::links::{Links, StoredLink, wrongly_resolved};
 use self::names::{Root, place_keys};
 use self::rows::Derived;
-pub use self::what_if::{Leads, Moved, WhatIf};
+pub use self::what_if::{By, Leads, Moved, WhatIf};
 use super::{Applied, Holding, Identity, Outcome, Store};
 use crate::model::markdown::PARSER_VERSION;
 use crate::model::{Change, Failure, Page, StoreName};

@@ -17,19 +17,43 @@ use crate::stores::Store as _;
 
 const DOING: &str = "cannot ask the graph what would be";
 
+/// What a link leads by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// It leads to no page yet.
+    Nothing,
+    /// It leads to a file that is no page, or out of the wiki.
+    File,
+    /// The page's path, or the last parts of it.
+    Path,
+    /// The address that a site generator would give the page.
+    Site,
+    /// An alias of the page, or its title.
+    Text,
+}
+
+impl By {
+    fn of(leads_to: &str, how: Option<&str>) -> Self {
+        let is = |known: &[How]| known.iter().any(|known| how == Some(known.as_str()));
+        match leads_to {
+            "file" => Self::File,
+            _ if is(&[How::Site]) => Self::Site,
+            _ if is(&[How::Alias, How::Title]) => Self::Text,
+            _ if how.is_some() => Self::Path,
+            _ => Self::Nothing,
+        }
+    }
+}
+
 /// Where a link leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leads {
     /// The page, where there is one.
     pub page: Option<String>,
-    /// Whether it is a file that is no page, or outside the wiki.
-    pub is_file: bool,
+    /// What it leads by.
+    pub by: By,
     /// Whether other pages are as good.
     pub ambiguous: bool,
-    /// Whether the page was found at the address that a site generator would give it.
-    pub by_site: bool,
-    /// Whether it was found by an alias or its title, and not by its path.
-    pub by_text: bool,
 }
 
 /// Links that lead elsewhere than before: by page and place among its links.
@@ -134,9 +158,7 @@ impl WhatIf<'_> {
             leads.insert(
                 target,
                 Leads {
-                    is_file: to.leads_to == "file",
-                    by_site: to.how == Some(How::Site),
-                    by_text: matches!(to.how, Some(How::Alias | How::Title)),
+                    by: By::of(to.leads_to, to.how.map(How::as_str)),
                     page: to.dst,
                     ambiguous: to.ambiguous,
                 },
@@ -149,12 +171,8 @@ impl WhatIf<'_> {
 fn leads_of(link: &StoredLink) -> Leads {
     Leads {
         page: link.dst.clone(),
-        is_file: link.leads_to == "file",
+        by: By::of(&link.leads_to, link.how.as_deref()),
         ambiguous: link.ambiguous != 0,
-        by_site: link.how.as_deref() == Some(How::Site.as_str()),
-        by_text: [How::Alias, How::Title]
-            .iter()
-            .any(|how| link.how.as_deref() == Some(how.as_str())),
     }
 }
 
