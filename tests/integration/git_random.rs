@@ -204,7 +204,8 @@ fn play(seed: u64, rounds: usize) -> usize {
                 diff.trim().is_empty() || diff.starts_with("0\t0\t")
             };
             let mut dirty = paths(&format!("{dirty}{untracked}"));
-            dirty.retain(|path| !modes(path));
+            // A removal that he only staged leaves a file as HEAD has it, which git calls untracked.
+            dirty.retain(|path| !modes(path) && !was_staged.contains(path));
             assert_eq!(dirty, BTreeSet::new(), "{}", tail());
         }
         if round % 8 == 7 {

@@ -111,7 +111,7 @@ fn a_page_moves_with_every_link_to_it_in_one_commit() {
         "wiki-output/sub/새 이름.md",
     ];
     assert_eq!(wiki.git(&follow).lines().count(), 2);
-    let hits = wiki.json(0, &["search", "Old"]);
+    let hits = wiki.json(0, &["search", "knows it again"]);
     assert_eq!(hits[0]["path"], "wiki-output/sub/새 이름.md");
 }
 

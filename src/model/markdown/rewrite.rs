@@ -461,8 +461,8 @@ mod tests {
 
     #[test]
     fn a_target_that_no_brackets_can_hold_is_refused_and_not_mangled() {
-        for (text, target) in [("a\n[[a]]", "a\nb"), ("a\n[x](a.md)", "http://host/x")] {
-            let refused = rewritten(text, target).expect_err("it cannot be written");
+        for target in ["a\nb", "https://host/x"] {
+            let refused = rewritten("a\n[[a]]", target).expect_err("it cannot be written");
             assert_eq!((refused.line, refused.target.as_str()), (2, target));
         }
     }
