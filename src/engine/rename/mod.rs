@@ -370,6 +370,7 @@ fn bring(
                 recoveries: 0,
             },
             work,
+            letter: None,
             outcomes: parts.stores.iter().map(|_| None).collect(),
         });
     }

@@ -17,7 +17,7 @@ use super::repo::{self, Head};
 use super::stamp::Stamp;
 use super::tree::HeadTree;
 use super::{GitStore, failure_of, recover};
-use crate::model::{Change, Failure, FailureKind};
+use crate::model::{Change, Failure, FailureKind, PagePath};
 use crate::stores::{Applied, Outcome};
 
 /// The repository as a plan was made from it.
