@@ -12,7 +12,7 @@ use super::scan::Scan;
 use super::{Parts, Progress};
 use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
 use crate::outbox::{Claimed, Enqueued, Settle};
-use crate::state::CheckoutLock;
+use crate::state::{CheckoutLock, Taken};
 
 /// Jobs handed to the outbox at a time while scanning.
 const ENQUEUE: usize = 500;
@@ -229,6 +229,56 @@ impl Run<'_> {
             }
         }
         Ok(any)
+    }
+
+    /// Looks at all pages again, and answers the hints that hooks left.
+    pub(super) fn rescan(
+        &mut self,
+        parts: &mut Parts,
+        progress: &mut dyn Progress,
+    ) -> Result<(), Failure> {
+        let _lock = lock(parts, self.options, progress)?;
+        let now = Timestamp::now();
+        let hints = parts.state.take_hints()?;
+        if hints.is_some() {
+            // As at the beginning.
+            let _ = announce::catch_up(parts, now);
+        }
+        self.scan(parts, now, progress)?;
+        hints.map_or(Ok(()), Taken::answer)
+    }
+
+    /// Lets those jobs try again that are held for a store which nothing probes: they wait for the user, for a
+    /// neighbour, for another setting. Says whether there are any.
+    pub(super) fn retry_held(&mut self, parts: &mut Parts) -> Result<bool, Failure> {
+        let now = Timestamp::now();
+        let mut any = false;
+        for name in StoreName::ALL {
+            let gate = self.gates.get_mut(&name);
+            if gate.as_ref().is_some_and(|gate| gate.probe_at().is_some()) {
+                continue;
+            }
+            any |= parts.outbox.release(Some(name), now)? > 0;
+            if let Some(gate) = gate {
+                gate.open();
+            }
+        }
+        Ok(any)
+    }
+
+    /// Forgets what counts only while the jobs of one pass are under way; what was seen to go only when `all` are done.
+    pub(super) fn forget_pass(&mut self, all: bool) {
+        self.rounds.clear();
+        if all {
+            self.seen_gone.clear();
+        }
+        self.removed = 0;
+        // An accident is judged anew; that there was none is believed until many go, or the last one.
+        if let Some(findings) = &self.findings
+            && findings.accident.is_some()
+        {
+            self.findings = None;
+        }
     }
 
     /// Shuts a store's gate and says so in the report.

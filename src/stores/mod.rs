@@ -141,6 +141,12 @@ pub trait Store {
     /// then shard.
     fn rest(&mut self) {}
 
+    /// Lets go of it for longer, and makes the next use quick first, where that is worth it. Called when nothing has
+    /// been done for a while.
+    fn park(&mut self) {
+        self.rest();
+    }
+
     /// Returns what the store counted since it was opened, for the report.
     fn tally(&self) -> Tally {
         Tally::default()

@@ -30,4 +30,5 @@ mod scope;
 mod signals;
 mod storm;
 mod together;
+mod watch;
 mod wiki;

@@ -15,6 +15,7 @@ mod put;
 pub(super) mod search;
 mod status;
 mod verify;
+mod watch;
 
 use super::Context;
 use super::error::CommandError;
@@ -27,6 +28,7 @@ pub(crate) enum Command {
     Put(put::PutArgs),
     Enqueue(enqueue::EnqueueArgs),
     Drain(drain::DrainArgs),
+    Watch(watch::WatchArgs),
     Status(status::StatusArgs),
     Search(search::SearchArgs),
     Verify(verify::VerifyArgs),
@@ -53,6 +55,7 @@ impl Command {
             Self::Put(args) => put::run(&args, cx),
             Self::Enqueue(args) => enqueue::run(&args, cx),
             Self::Drain(args) => drain::run(&args, cx),
+            Self::Watch(args) => watch::run(&args, cx),
             Self::Status(args) => status::run(&args, cx),
             Self::Search(args) => search::run(&args, cx),
             Self::Verify(args) => verify::run(&args, cx),

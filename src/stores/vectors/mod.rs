@@ -368,4 +368,8 @@ impl Store for VectorStore {
     fn rest(&mut self) {
         self.engine.rest();
     }
+
+    fn park(&mut self) {
+        self.engine.park();
+    }
 }
