@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `source.rs` | the trait of whatever tells of changes |
-//! | `inotify.rs`, `foreign.rs` | it on Linux and elsewhere |
+//! | `events.rs` | the system's events, through `notify` |
 //! | `poll.rs`, `ears.rs` | looking again and again where nobody tells; both together |
 //! | `place.rs` | file systems that tell nothing |
 //! | `pending.rs` | pages that changed: quiet window and ceiling. Pure |
@@ -17,12 +17,9 @@
 //! ran over, a machine that slept, a HEAD that moved) is found by a scan.
 
 mod ears;
-#[cfg(not(target_os = "linux"))]
-mod foreign;
+mod events;
 mod hand;
 mod heart;
-#[cfg(target_os = "linux")]
-mod inotify;
 mod pending;
 mod place;
 mod poll;
@@ -175,11 +172,7 @@ pub fn open_source(parts: &Parts, choice: Choice) -> Result<Box<dyn Source>, Fai
         Choice::Events => {}
     }
     let cage = parts.state.path().join("canary");
-    #[cfg(target_os = "linux")]
-    let source = inotify::Inotify::open(&parts.wiki, &cage)?;
-    #[cfg(not(target_os = "linux"))]
-    let source = foreign::Foreign::open(&parts.wiki, &cage)?;
-    Ok(Box::new(source))
+    Ok(Box::new(events::Events::open(&parts.wiki, &cage)?))
 }
 
 /// Watches the wiki and drains, until it is told to stop.

@@ -43,8 +43,7 @@ pub trait Source {
     /// When it cannot be made.
     fn sing(&mut self) -> Result<(), Failure>;
 
-    /// Waits up to `wait` for events and adds them to `events`, as many as are there, in bounded number. A signal ends
-    /// the wait.
+    /// Waits up to `wait` for events and adds them to `events`, as many as are there, in bounded number.
     fn next(&mut self, wiki: &Wiki, wait: Duration, events: &mut Vec<Event>);
 }
 

@@ -1,4 +1,4 @@
-//! The real kernel, real files.
+//! What is told becomes what happened; and the real system with real files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::Inotify;
+use notify::event::{CreateKind, Flag, RemoveKind};
+use notify::{Event as Told, EventKind};
+
+use super::{Events, Translate};
 use crate::engine::watch::ears::Ears;
 use crate::engine::watch::source::{Event, Source};
 use crate::wiki::{Wiki, WikiSettings};
@@ -39,8 +42,8 @@ impl Place {
         ears
     }
 
-    fn inotify(&self) -> Box<dyn Source> {
-        Box::new(Inotify::open(&self.wiki, &self.cage()).expect("events"))
+    fn events(&self) -> Box<dyn Source> {
+        Box::new(Events::open(&self.wiki, &self.cage()).expect("events"))
     }
 }
 
@@ -77,7 +80,7 @@ fn write(path: &Path) {
 #[test]
 fn a_page_in_folders_made_at_once_is_heard_of() {
     let place = Place::new();
-    let mut ears = place.ears(place.inotify());
+    let mut ears = place.ears(place.events());
     for n in 0..200 {
         let path = format!("wiki-output/{n}/a/b/c/p.md");
         write(&place.path(&path));
@@ -89,7 +92,7 @@ fn a_page_in_folders_made_at_once_is_heard_of() {
 fn a_folder_moved_within_the_wiki_is_heard_under_its_new_name() {
     let place = Place::new();
     write(&place.path("wiki-output/docs/sub/a.md"));
-    let mut ears = place.ears(place.inotify());
+    let mut ears = place.ears(place.events());
     for (from, to) in [("docs", "docs2"), ("docs2", "docs3"), ("docs3", "docs")] {
         let path = |name: &str| place.path(&format!("wiki-output/{name}"));
         fs::rename(path(from), path(to)).expect("moved");
@@ -105,7 +108,7 @@ fn a_folder_moved_within_the_wiki_is_heard_under_its_new_name() {
 fn a_folder_that_was_moved_before_its_going_was_heard_stays_watched() {
     let place = Place::new();
     write(&place.path("wiki-output/old/a.md"));
-    let mut ears = place.ears(place.inotify());
+    let mut ears = place.ears(place.events());
     // Both are told at once, and by then the folder has its new name.
     fs::create_dir(place.path("wiki-output/new")).expect("made");
     fs::rename(
@@ -140,7 +143,7 @@ fn reading_hidden_folders_and_links_are_not_heard_of() {
     fs::create_dir(place.path("outside")).expect("made");
     std::os::unix::fs::symlink("..", place.path("wiki-output/up")).expect("linked");
     std::os::unix::fs::symlink("../outside", place.path("wiki-output/out")).expect("linked");
-    let mut ears = place.ears(place.inotify());
+    let mut ears = place.ears(place.events());
     for path in [
         "wiki-output/.obsidian/x.md",
         "wiki-output/.git/y.md",
@@ -166,7 +169,7 @@ fn reading_hidden_folders_and_links_are_not_heard_of() {
 #[test]
 fn the_pages_folder_that_comes_again_is_watched_again() {
     let place = Place::new();
-    let mut ears = place.ears(place.inotify());
+    let mut ears = place.ears(place.events());
     for n in 0..3 {
         fs::remove_dir_all(place.path("wiki-output")).expect("removed");
         let page = format!("wiki-output/p{n}.md");
@@ -175,5 +178,49 @@ fn the_pages_folder_that_comes_again_is_watched_again() {
         let page = format!("wiki-output/q{n}.md");
         write(&place.path(&page));
         hear(&place, &mut ears, &[&page]);
+    }
+}
+
+fn translate(root: &Path, pages_dir: &str) -> Translate {
+    Translate {
+        root: root.into(),
+        pages_dir: pages_dir.into(),
+        cage: root.join(".wiki-sync/canary"),
+    }
+}
+
+#[test]
+fn lost_events_are_seen_although_they_come_without_a_path() {
+    let told = Told::new(EventKind::Other).set_flag(Flag::Rescan);
+    assert!(told.paths.is_empty());
+    let events = translate(Path::new("/nowhere"), "w").all(Ok(told));
+    assert!(matches!(events[..], [Event::Rescan(_)]), "{events:?}");
+}
+
+#[test]
+fn the_disk_and_not_the_kind_of_an_event_says_what_is_there() {
+    let root = TempDir::new().expect("a folder");
+    fs::create_dir_all(root.path().join("a/w")).expect("made");
+    fs::write(root.path().join("a/w/there.md"), "x").expect("written");
+    let translate = translate(root.path(), "a/w");
+    let told = |kind, name: &str| {
+        let told = Told::new(kind).add_path(root.path().join(name));
+        translate.all(Ok(told))
+    };
+    assert_eq!(
+        told(EventKind::Remove(RemoveKind::File), "a/w/there.md"),
+        [Event::Changed("a/w/there.md".into())]
+    );
+    assert_eq!(
+        told(EventKind::Create(CreateKind::File), "a/w/gone.md")[0],
+        Event::Gone("a/w/gone.md".into())
+    );
+    // What is above the pages comes with them.
+    assert_eq!(
+        told(EventKind::Create(CreateKind::Folder), "a"),
+        [Event::Folder("a/w".into())]
+    );
+    for elsewhere in ["elsewhere.md", "a/elsewhere.md", ""] {
+        assert!(told(EventKind::Create(CreateKind::File), elsewhere).is_empty());
     }
 }
