@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::cli::Context;
+use crate::cli::environment;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::open::{Workspace, ignored_by_git};
@@ -35,6 +36,7 @@ const REOPEN: Duration = Duration::from_secs(1);
 const NAMED: usize = 3;
 
 pub(super) fn run(args: &WatchArgs, cx: &mut Context) -> Result<Exit, CommandError> {
+    environment::be_thrifty()?;
     let stop = stop_on_signals()?;
     let mut ws = cx.workspace()?.stopping(&stop);
     let mut teller = Teller::new(cx);
