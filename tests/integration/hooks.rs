@@ -156,6 +156,39 @@ fn what_has_no_hook_is_announced_by_the_next_hook_or_found_by_the_scan() {
 }
 
 #[test]
+fn a_change_that_went_away_unheard_is_announced_when_it_comes_back() {
+    let wiki = installed();
+    commit(&wiki, "wiki-output/o.md", "# Comes and goes\n");
+    wiki.drain();
+    let patch = wiki.git(&["format-patch", "-1", "--stdout", "--", "wiki-output/o.md"]);
+    fs::write(wiki.root().join("../o.patch"), patch).unwrap();
+    for args in [
+        &["cherry-pick", "ORIG_HEAD"][..],
+        &["am", "-q", "../o.patch"],
+    ] {
+        wiki.git(&["reset", "-q", "--hard", "HEAD~1"]);
+        wiki.drain();
+        wiki.assert_in_sync();
+        assert_eq!(waiting(&wiki), (0, 0), "{args:?}");
+        wiki.git(args);
+        assert_eq!(waiting(&wiki), (1, 0), "{args:?}");
+        assert_announced(&wiki, args[0]);
+    }
+    wiki.git(&["checkout", "-qb", "side", "HEAD~1"]);
+    commit(&wiki, "wiki-output/p.md", "# Side\n");
+    commit(&wiki, "wiki-output/o.md", "# In the way\n");
+    wiki.drain();
+    assert_ne!(wiki.try_git(&["rebase", "-q", "main"]).code, Some(0));
+    wiki.ws(&["drain", "--no-wait"]);
+    wiki.git(&["rebase", "--abort"]);
+    wiki.drain();
+    wiki.assert_in_sync();
+    // As it is, nothing is announced for what every store holds.
+    commit(&wiki, "README", "more\n");
+    assert_eq!(waiting(&wiki), (0, 0));
+}
+
+#[test]
 fn a_rebase_of_many_commits_starts_one_process_at_its_end() {
     for how in [
         &["rebase", "-q", "main"][..],
