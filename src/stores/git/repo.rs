@@ -8,6 +8,7 @@ use git2::{Config, ErrorCode, ObjectType, Oid, Repository, RepositoryOpenFlags, 
 
 use super::configured::Configured;
 use super::index_file::IndexError;
+use super::work_tree;
 use crate::model::{Failure, FailureKind};
 
 /// Files of a work tree's git folder that stand while git is in the middle of something, and what it is.
@@ -31,6 +32,7 @@ pub(super) fn open(root: &Path) -> Result<Repository, Failure> {
     let nobody: [&std::ffi::OsStr; 0] = [];
     let repo = Repository::open_ext(root, RepositoryOpenFlags::NO_SEARCH, nobody)
         .map_err(|error| cannot_open(root, &error))?;
+    work_tree::settle(&repo, root).map_err(|error| cannot_open(root, &error))?;
     let Some(workdir) = repo.workdir() else {
         return Err(bare(root));
     };
@@ -71,7 +73,7 @@ fn no_repository(root: &Path) -> Failure {
     }
     let above = Repository::discover(root)
         .ok()
-        .and_then(|repo| repo.workdir().map(Path::to_path_buf));
+        .and_then(|repo| work_tree::work_tree(&repo, root));
     match above {
         Some(top) => refused(
             format!(
