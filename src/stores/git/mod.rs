@@ -30,6 +30,7 @@ mod index_entry;
 mod index_file;
 mod journal;
 mod message;
+mod moving;
 mod next_index;
 mod notes;
 mod plan;
