@@ -648,3 +648,49 @@ fn a_hint_is_answered_by_any_drain_and_counted_until_then() {
     assert_eq!(waiting(&wiki), (0, 0));
     assert_eq!(wiki.json(0, &["status"])["fresh"], json!(true));
 }
+
+#[test]
+fn a_hook_hands_over_nothing_for_which_the_program_would_start_again() {
+    let wiki = installed();
+    let ours = env!("CARGO_BIN_EXE_wiki-sync");
+    let log = wiki.root().join("../environment");
+    let text = format!(
+        "#!/bin/sh\nenv | grep '^GIT_' >>'{log}'\necho \"$* $IN_WIKI_SYNC_HOOK\" >>'{log}'\nexec '{ours}' \"$@\"\n",
+        log = log.display()
+    );
+    replace_program(&wiki, &wiki.root().join("../between"), &text);
+    commit(&wiki, "wiki-output/a.md", "# One\n");
+    assert_announced(&wiki, "a commit");
+    wiki.git(&[
+        "commit",
+        "-q",
+        "--amend",
+        "--author=X <x@y>",
+        "-m",
+        "amended",
+    ]);
+    wiki.git(&["checkout", "-qb", "side", "HEAD~1"]);
+    commit(&wiki, "wiki-output/b.md", "# Two\n");
+    wiki.git(&["merge", "-q", "--no-edit", "main"]);
+    wiki.git(&["rebase", "-q", "--no-ff", "main"]);
+    wiki.git(&["worktree", "add", "-q", "../linked"]);
+    let linked = wiki.root().join("../linked");
+    let init = wiki.binary().args(["init"]).current_dir(&linked).output();
+    assert!(init.unwrap().status.success());
+    wiki.git(&[
+        "-C",
+        linked.to_str().unwrap(),
+        "-c",
+        "user.name=Y",
+        "commit",
+        "-q",
+        "--allow-empty",
+        "-m",
+        "x",
+    ]);
+    let seen = fs::read_to_string(&log).unwrap();
+    assert!(!seen.lines().any(|line| line.starts_with("GIT_")), "{seen}");
+    for event in ["post-commit", "post-merge", "post-checkout", "post-rewrite"] {
+        assert!(seen.contains(&format!("hook {event} 1\n")), "{seen}");
+    }
+}
