@@ -7,6 +7,7 @@ use git2::{ErrorCode, Repository};
 use super::error::CommandError;
 use super::exit::Exit;
 use crate::config::FILE_NAME;
+use crate::stores::git::work_tree;
 
 /// The folder that page paths are relative to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,8 +25,14 @@ pub(crate) struct Root {
 /// Exit code 4 in a bare repository and in one that git would not trust.
 pub(crate) fn find(start: &Path, pages: &str) -> Result<Option<Root>, CommandError> {
     match Repository::discover(start) {
-        Ok(repository) => match repository.workdir() {
-            Some(tree) => canonical(tree).map(|path| Some(Root { path, git: true })),
+        Ok(repository) => match work_tree(&repository, start) {
+            Some(tree) => canonical(&tree).map(|path| Some(Root { path, git: true })),
+            None if !repository.is_bare() => Err(CommandError::new(format!(
+                "{} is a git folder whose work tree is elsewhere",
+                repository.path().display()
+            ))
+            .exit(Exit::Refused)
+            .hint("run wiki-sync in the folder that holds the pages")),
             None => Err(CommandError::new(format!(
                 "{} is a bare repository: it has no pages on disk",
                 repository.path().display()

@@ -53,11 +53,16 @@ pub fn announce(
     Ok(done)
 }
 
-/// Announces what a hook did not, at a drain's begin.
+/// Announces what a hook did not, before a drain looks at the pages: what was last seen moves on with what the stores will
+/// hold, so that a change which goes away unheard (a reset) and comes back is seen to come. Where nothing was ever seen, and
+/// no hook left a hint, nobody compares.
 ///
 /// # Errors
 /// As [`announce`].
-pub(super) fn catch_up(parts: &mut Parts, now: Timestamp) -> Result<(), Failure> {
+pub(super) fn catch_up(parts: &mut Parts, hinted: bool, now: Timestamp) -> Result<(), Failure> {
+    if !hinted && parts.receipts.known_meta(SEEN)?.is_none() {
+        return Ok(());
+    }
     let head = HeadPages::read(parts.wiki.root(), parts.wiki.pages_dir())?;
     let Parts {
         wiki,

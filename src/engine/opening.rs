@@ -46,10 +46,8 @@ impl Run<'_> {
             }
         }
         let hints = parts.state.take_hints()?;
-        if hints.is_some() {
-            // Where HEAD cannot be compared, the scan finds what they meant; without a scan they stay.
-            let _ = announce::catch_up(parts, now);
-        }
+        // Where HEAD cannot be compared, the scan finds what hints meant; without a scan they stay.
+        let _ = announce::catch_up(parts, hints.is_some(), now);
         let counts = parts.outbox.counts(now)?;
         // Lines that nobody has read are counted when they are, or at the end.
         self.report.enqueued = counts.waiting - counts.unread + counts.delayed + counts.held;
@@ -240,10 +238,8 @@ impl Run<'_> {
         let _lock = lock(parts, self.options, progress)?;
         let now = Timestamp::now();
         let hints = parts.state.take_hints()?;
-        if hints.is_some() {
-            // As at the beginning.
-            let _ = announce::catch_up(parts, now);
-        }
+        // As at the beginning.
+        let _ = announce::catch_up(parts, hints.is_some(), now);
         self.scan(parts, now, progress)?;
         hints.map_or(Ok(()), Taken::answer)
     }

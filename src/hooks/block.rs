@@ -13,6 +13,16 @@ const IN_FILE: &str = r#"this file is its own: "wiki-sync hooks uninstall" remov
 /// The first line of a file that we make.
 pub const SHEBANG: &[u8] = b"#!/bin/sh\n";
 
+/// The variables that git hands to hooks, and by which it may have been configured. The shell forgets them before it runs us:
+/// what is left of them, a program is rid of only by starting a second time.
+const GITS: &str = "GIT_DIR GIT_INDEX_FILE GIT_PREFIX GIT_EXEC_PATH GIT_EDITOR GIT_REFLOG_ACTION GIT_WORK_TREE \
+GIT_COMMON_DIR GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_IMPLICIT_WORK_TREE GIT_GRAFT_FILE \
+GIT_SHALLOW_FILE GIT_NO_REPLACE_OBJECTS GIT_REPLACE_REF_BASE GIT_INTERNAL_SUPER_PREFIX GIT_QUARANTINE_PATH \
+GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_AUTHOR_DATE GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL GIT_COMMITTER_DATE \
+GIT_CONFIG GIT_CONFIG_PARAMETERS GIT_CONFIG_COUNT GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_CONFIG_NOSYSTEM \
+GIT_SEQUENCE_EDITOR GIT_MERGE_AUTOEDIT GIT_CHERRY_PICK_HELP GIT_PAGER GIT_PAGER_IN_USE GIT_ASKPASS GIT_SSH \
+GIT_SSH_COMMAND GIT_TERMINAL_PROMPT GIT_OPTIONAL_LOCKS";
+
 /// What the hooks of each event run, with a place for the program.
 fn lines_of(event: Event) -> &'static str {
     match event {
@@ -42,7 +52,8 @@ pub fn render(event: Event, program: &[u8], owner: Owner) -> Vec<u8> {
     };
     let mut block = [BEGIN, b" ", note.as_bytes(), b"\n"].concat();
     let quoted = quote(program);
-    let mut parts = lines_of(event).split("@PROGRAM@");
+    let lines = lines_of(event).replace("@GITS@", GITS);
+    let mut parts = lines.split("@PROGRAM@");
     block.extend(parts.next().unwrap_or_default().as_bytes());
     for part in parts {
         block.extend(&quoted);
@@ -62,7 +73,7 @@ pub fn render(event: Event, program: &[u8], owner: Owner) -> Vec<u8> {
 pub fn one_line(event: Event, program: &str) -> String {
     let program = String::from_utf8_lossy(&quote(program.as_bytes())).into_owned();
     format!(
-        "{{ IN_WIKI_SYNC_HOOK=1 {program} hook {event} || true >>.wiki-sync/hint.{event} || :; }} </dev/null >/dev/null 2>&1"
+        "{{ (unset {GITS}; export IN_WIKI_SYNC_HOOK=1; exec {program} hook {event}) || true >>.wiki-sync/hint.{event} || :; }} </dev/null >/dev/null 2>&1"
     )
 }
 
@@ -196,10 +207,17 @@ fn bounds(text: &[u8]) -> Result<Option<(usize, usize)>, NoEnd> {
     if from.is_some() { Err(NoEnd) } else { Ok(None) }
 }
 
-/// Reads the program out of a block's lines: the quoted word before ` hook `.
-fn program_in(lines: &[u8]) -> Option<Vec<u8>> {
-    let mark = b"IN_WIKI_SYNC_HOOK=1 '";
-    let from = lines.windows(mark.len()).position(|part| part == mark)? + mark.len();
+/// Reads the program out of lines of ours, of an older version's too: the quoted word before ` hook `.
+pub(super) fn program_in(lines: &[u8]) -> Option<Vec<u8>> {
+    let marks = [
+        &b"IN_WIKI_SYNC_HOOK=1; exec '"[..],
+        b"IN_WIKI_SYNC_HOOK=1 '",
+    ];
+    let after = |mark: &[u8]| {
+        let at = lines.windows(mark.len()).position(|part| part == mark)?;
+        Some(at + mark.len())
+    };
+    let from = marks.into_iter().find_map(after)?;
     let mut program = Vec::new();
     let mut rest = &lines[from..];
     loop {
@@ -220,7 +238,7 @@ fn first_line_of(text: &[u8]) -> &[u8] {
     text.split(|&byte| byte == b'\n').next().unwrap_or_default()
 }
 
-fn contains(text: &[u8], part: &[u8]) -> bool {
+pub(super) fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 
@@ -259,6 +277,15 @@ mod tests {
                 Some(&b"/opt/it's here/wiki-sync"[..])
             );
         }
+    }
+
+    #[test]
+    fn the_program_of_an_older_versions_lines_is_found() {
+        let lines = b"  IN_WIKI_SYNC_HOOK=1 '/opt/it'\\''s/wiki-sync' hook post-commit || true\n";
+        assert_eq!(
+            program_in(lines).as_deref(),
+            Some(&b"/opt/it's/wiki-sync"[..])
+        );
     }
 
     proptest! {

@@ -66,6 +66,20 @@ pub struct HooksPath {
     pub scope: String,
     /// The file, as git names it.
     pub origin: String,
+    /// Whether it leads to no folder (`/dev/null`, nothing): git then runs no hook at all.
+    pub is_off: bool,
+}
+
+impl HooksPath {
+    /// Says what the setting does.
+    #[must_use]
+    pub fn effect(&self) -> &'static str {
+        if self.is_off {
+            "hooks are switched off there"
+        } else {
+            "git runs no hook of the repository's own folder"
+        }
+    }
 }
 
 /// Where this repository's hooks belong.
@@ -88,9 +102,11 @@ impl Places {
         let common = git.path(&["rev-parse", "--git-common-dir"])?;
         let common = fs::canonicalize(&common).unwrap_or(common);
         let folder = common.join("hooks");
-        let elsewhere = hooks_path(&git)?.filter(|setting| {
+        let elsewhere = hooks_path(&git)?.and_then(|mut setting| {
             let path = expanded(&git).unwrap_or_else(|| setting.value.clone().into());
-            resolved(&git.root.join(path)) != resolved(&folder)
+            let path = git.root.join(path);
+            setting.is_off = setting.value.is_empty() || (path.exists() && !path.is_dir());
+            (setting.is_off || resolved(&path) != resolved(&folder)).then_some(setting)
         });
         Ok(Self {
             git,
@@ -107,8 +123,11 @@ impl Places {
         if let Some(setting) = &self.elsewhere {
             return Err(HooksError::Refused {
                 reason: format!(
-                    "core.hooksPath = {:?} (scope {}, {}): git runs no hook of the repository's own folder",
-                    setting.value, setting.scope, setting.origin
+                    "core.hooksPath = {:?} (scope {}, {}): {}",
+                    setting.value,
+                    setting.scope,
+                    setting.origin,
+                    setting.effect()
                 ),
                 hints: self.ways_out(setting, program),
             });
@@ -128,10 +147,13 @@ impl Places {
         Ok(())
     }
 
-    fn ways_out(&self, setting: &HooksPath, program: &str) -> Vec<String> {
+    /// Returns what may be done where a setting leads git elsewhere: the lines to paste there, and how to be rid of it.
+    pub(super) fn ways_out(&self, setting: &HooksPath, program: &str) -> Vec<String> {
         let value = &setting.value;
         let here = |name: &str| self.git.root.join(name).exists();
-        let mut hints = if value.contains(".husky") {
+        let mut hints = if setting.is_off {
+            Vec::new()
+        } else if value.contains(".husky") {
             lines_to_paste(".husky", program)
         } else if ["lefthook.yml", "lefthook.yaml", ".lefthook.yml"]
             .iter()
@@ -156,13 +178,12 @@ impl Places {
         };
         let unset = match setting.scope.as_str() {
             scope @ ("system" | "global" | "local" | "worktree") => {
-                format!("or, if it is not needed: `git config --{scope} --unset core.hooksPath`")
+                format!("if it is not needed: `git config --{scope} --unset core.hooksPath`")
             }
-            _ => {
-                "or, if it is not needed, take it out of the command line or environment".to_owned()
-            }
+            _ => "if it is not needed, take it out of the command line or environment".to_owned(),
         };
-        hints.push(unset);
+        let or = if hints.is_empty() { "" } else { "or, " };
+        hints.push(format!("{or}{unset}"));
         hints
     }
 }
@@ -202,6 +223,7 @@ fn hooks_path(git: &Git) -> Result<Option<HooksPath>, HooksError> {
         scope: setting[0].to_string(),
         origin: setting[1].to_string(),
         value: setting[2].to_string(),
+        is_off: false,
     }))
 }
 

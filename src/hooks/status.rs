@@ -25,8 +25,12 @@ pub struct HooksStatus {
     pub folder: String,
     /// The setting that leads git elsewhere.
     pub elsewhere: Option<HooksPath>,
+    /// The folder that git runs hooks from.
+    pub runs_from: String,
     /// Each hook.
     pub hooks: Vec<HookStatus>,
+    /// What may be done where git looks elsewhere and runs nothing of ours there.
+    pub hints: Vec<String>,
 }
 
 /// Where one hook stands.
@@ -44,22 +48,27 @@ pub struct HookStatus {
     pub why: Option<String>,
 }
 
-/// Looks whether git will run the hooks; changes nothing and runs none of them.
+/// Looks whether git will run the hooks; changes nothing and runs none of them. `program` is the one that hints name.
 ///
 /// # Errors
 /// When git cannot be asked, or a hook cannot be read.
-pub fn status(places: &Places) -> Result<HooksStatus, HooksError> {
-    let from = places.git.runs_from();
-    let elsewhere = match (&places.elsewhere, from) {
-        (Some(setting), _) => Some(format!(
+pub fn status(places: &Places, program: &str) -> Result<HooksStatus, HooksError> {
+    let from = places.git.runs_from()?;
+    let elsewhere = match &places.elsewhere {
+        Some(setting) if setting.is_off => Some(format!(
+            "core.hooksPath = {:?} ({}): {}",
+            setting.value,
+            setting.origin,
+            setting.effect()
+        )),
+        Some(setting) => Some(format!(
             "git looks for hooks elsewhere: core.hooksPath = {:?} ({})",
             setting.value, setting.origin
         )),
-        (None, Ok(from)) => {
+        None => {
             let same = fs::canonicalize(&from).ok() == fs::canonicalize(&places.folder).ok();
             (!same).then(|| format!("git looks for hooks in {}", from.display()))
         }
-        (None, Err(e)) => return Err(e),
     };
     let mut programs = HashMap::new();
     let mut hooks = Vec::new();
@@ -70,18 +79,81 @@ pub fn status(places: &Places) -> Result<HooksStatus, HooksError> {
             Err(HooksError::Refused { reason, .. }) => HookStatus::absent(event, Some(reason)),
             Err(e) => return Err(e),
         };
-        if hook.installed && elsewhere.is_some() {
+        if let Some(setting) = &places.elsewhere {
+            let there = if setting.is_off {
+                HookStatus::absent(event, elsewhere.clone())
+            } else {
+                pasted(event, &from, &mut programs)
+            };
+            if there.installed || !hook.installed {
+                hook = there;
+            } else {
+                hook.runs = false;
+                hook.why.clone_from(&elsewhere);
+            }
+        } else if hook.installed && elsewhere.is_some() {
             hook.runs = false;
             hook.why.clone_from(&elsewhere);
         }
         hooks.push(hook);
     }
+    let runs = hooks.iter().all(|hook| hook.runs);
+    let setting = places.elsewhere.as_ref().filter(|_| !runs);
     Ok(HooksStatus {
         installed: hooks.iter().all(|hook| hook.installed),
-        runs: hooks.iter().all(|hook| hook.runs),
+        runs,
         folder: places.folder.display().to_string(),
         elsewhere: places.elsewhere.clone(),
+        runs_from: from.display().to_string(),
         hooks,
+        hints: setting.map_or(Vec::new(), |setting| places.ways_out(setting, program)),
+    })
+}
+
+/// Looks for the line that was pasted in the file that git runs in another folder, and in the one that husky's own file there
+/// (in `_`) runs: that of the folder above.
+fn pasted(event: Event, folder: &Path, programs: &mut Programs) -> HookStatus {
+    let file = folder.join(event.name());
+    let Ok(meta) = fs::metadata(&file) else {
+        let why = format!("git looks for {}, which is not there", file.display());
+        return HookStatus::absent(event, Some(why));
+    };
+    if !is_executable(&meta) {
+        let why = format!("{} is not executable: git passes over it", file.display());
+        return HookStatus::absent(event, Some(why));
+    }
+    let husky = folder.ends_with("_").then(|| folder.parent()).flatten();
+    let also = husky.map(|folder| folder.join(event.name()));
+    for file in [Some(&file), also.as_ref()].into_iter().flatten() {
+        let Some(program) = fs::read(file).ok().and_then(|text| called_in(event, &text)) else {
+            continue;
+        };
+        let wrong = programs
+            .entry(program.clone())
+            .or_insert_with(|| not_runnable(&program))
+            .clone();
+        return HookStatus {
+            name: event.name(),
+            installed: true,
+            runs: wrong.is_none(),
+            why: wrong.or_else(|| Some(format!("by a line in {}", file.display()))),
+            program: Some(String::from_utf8_lossy(&program).into_owned()),
+        };
+    }
+    let why = format!(
+        "git runs {}; whether that calls wiki-sync cannot be told",
+        file.display()
+    );
+    HookStatus::absent(event, Some(why))
+}
+
+/// Returns the program of a line that is no comment and calls us at this event.
+fn called_in(event: Event, text: &[u8]) -> Option<Vec<u8>> {
+    let call = format!(" hook {event}");
+    let mut lines = text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+    lines.find_map(|line| {
+        let is_call = !line.starts_with(b"#") && block::contains(line, call.as_bytes());
+        is_call.then(|| block::program_in(line)).flatten()
     })
 }
 

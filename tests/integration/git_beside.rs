@@ -1,6 +1,7 @@
 //! Long git commands of the user's with drains running hot beside them.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -185,4 +186,77 @@ fn a_page_that_the_user_moves_with_git_mv_keeps_its_mode_and_history() {
     assert_eq!(renamed, "R100\twiki-output/b.md\twiki-output/BB.md\n");
     let follow = wiki.git(&["log", "--follow", "--format=%h", "--", "wiki-output/BB.md"]);
     assert_eq!(follow.lines().count(), 3);
+}
+
+/// Writes a hook of the user's.
+fn hook(wiki: &Wiki, name: &str, text: &str) {
+    let path = wiki.root().join(".git/hooks").join(name);
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_drain_while_a_slow_hook_of_a_commit_runs_waits_and_the_commit_succeeds() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    hook(
+        &wiki,
+        "pre-commit",
+        "touch .git/slow; until test -e .git/go; do sleep 0.02; done",
+    );
+    for args in [
+        &["commit", "-qm", "slow"][..],
+        &["commit", "-qm", "slow", "--amend"],
+    ] {
+        wiki.write("mine.txt", format!("{args:?}\n"));
+        wiki.git(&["add", "mine.txt"]);
+        let mut user = wiki.git_command(args);
+        let user = user.stderr(Stdio::piped()).spawn().unwrap();
+        let end = Instant::now() + Duration::from_mins(1);
+        while !wiki.root().join(".git/slow").exists() {
+            assert!(Instant::now() < end, "the hook does not start");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let before = wiki.git(&["rev-parse", "HEAD"]);
+        wiki.write("wiki-output/a.md", format!("# {args:?}\n"));
+        let drained = wiki.ws(&["drain", "--no-wait", "--json"]).code(75);
+        assert!(
+            drained.out.contains("a git commit is under way"),
+            "{}",
+            drained.out
+        );
+        assert_eq!(wiki.git(&["rev-parse", "HEAD"]), before);
+        fs::write(wiki.root().join(".git/go"), "").unwrap();
+        let said = end_of(user);
+        let words = String::from_utf8_lossy(&said.stderr);
+        assert!(said.status.success(), "{args:?}: {words}");
+        for name in ["slow", "go"] {
+            fs::remove_file(wiki.root().join(".git").join(name)).unwrap();
+        }
+        wiki.drain();
+        wiki.assert_in_sync();
+    }
+}
+
+#[test]
+fn a_drain_in_a_hook_after_the_commit_does_not_wait_for_that_commit() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    let ours = env!("CARGO_BIN_EXE_wiki-sync");
+    hook(
+        &wiki,
+        "post-commit",
+        &format!("'{ours}' drain --no-wait --json >.git/drained; echo $? >.git/code"),
+    );
+    wiki.write("mine.txt", "mine\n");
+    wiki.git(&["add", "mine.txt"]);
+    wiki.write("wiki-output/a.md", "# In the hook\n");
+    wiki.git(&["commit", "-qm", "mine"]);
+    let read = |name: &str| fs::read_to_string(wiki.root().join(".git").join(name)).unwrap();
+    assert_eq!(read("code"), "0\n", "{}", read("drained"));
+    assert_eq!(
+        wiki.git(&["show", "HEAD:wiki-output/a.md"]),
+        "# In the hook\n"
+    );
+    wiki.assert_in_sync();
 }

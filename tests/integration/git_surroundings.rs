@@ -1,6 +1,7 @@
 //! Where git cannot take a commit: a clear message, the other stores served, nothing half done.
 
 use std::fs;
+use std::path::Path;
 
 use crate::wiki::Wiki;
 
@@ -312,4 +313,102 @@ fn a_page_keeps_the_unicode_form_that_its_name_has() {
     let conflicts = wiki.json(0, &["graph", "conflicts"]);
     assert_eq!(conflicts.as_array().unwrap().len(), 2, "{conflicts}");
     wiki.assert_in_sync();
+}
+
+/// A wiki in `root`, whose git folder is kept elsewhere, goes into its own repository and nobody else's folder.
+#[track_caller]
+fn assert_at_home(wiki: &Wiki, root: &Path, what: &str) {
+    let git = |args: &[&str]| {
+        let root = root.to_str().unwrap();
+        wiki.git(&[&["-C", root], args].concat())
+    };
+    let top = git(&["rev-parse", "--show-toplevel"]);
+    assert_eq!(Path::new(top.trim_end()), root.canonicalize().unwrap());
+    fs::create_dir_all(root.join("wiki-output/deep")).unwrap();
+    fs::write(root.join("wiki-output/deep/at-home.md"), "# At home\n").unwrap();
+    let run = |folder: &Path, args: &[&str]| {
+        let ran = wiki
+            .binary()
+            .arg("-C")
+            .arg(folder)
+            .args(args)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert_eq!(ran.status.code(), Some(0), "{what}: {args:?}: {said}");
+    };
+    run(root, &["init"]);
+    run(&root.join("wiki-output/deep"), &["drain"]);
+    run(root, &["verify"]);
+    assert!(root.join(".wiki-sync").is_dir(), "{what}");
+    assert!(root.join("wiki-sync.toml").is_file(), "{what}");
+    let page = "wiki-output/deep/at-home.md";
+    assert_eq!(git(&["show", &format!("HEAD:{page}")]), "# At home\n");
+    assert_eq!(git(&["status", "--porcelain", "wiki-output"]), "", "{what}");
+}
+
+#[test]
+fn a_git_folder_kept_elsewhere_leads_to_no_other_work_tree() {
+    let wiki = Wiki::small();
+    let beside = wiki.root().join("..").canonicalize().unwrap();
+    let names = |folder: &Path| {
+        let mut names: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        names.sort();
+        names
+    };
+
+    let kept = beside.join("kept");
+    fs::create_dir(&kept).unwrap();
+    let root = beside.join("separate");
+    fs::create_dir(&root).unwrap();
+    let at = |root: &Path, args: &[&str]| {
+        wiki.git(&[&["-C", root.to_str().unwrap()], args].concat());
+    };
+    at(&root, &["init", "-q", "--separate-git-dir=../kept/x.git"]);
+    assert_at_home(&wiki, &root, "a git folder of its own name");
+    assert_eq!(names(&kept), ["x.git"]);
+    let inside = wiki
+        .binary()
+        .arg("-C")
+        .arg(kept.join("x.git"))
+        .arg("drain")
+        .output()
+        .unwrap();
+    assert_eq!(inside.status.code(), Some(4));
+
+    let linked = beside.join("linked");
+    fs::create_dir(&linked).unwrap();
+    at(&linked, &["init", "-q"]);
+    fs::rename(linked.join(".git"), kept.join("y.git")).unwrap();
+    std::os::unix::fs::symlink("../kept/y.git", linked.join(".git")).unwrap();
+    assert_at_home(&wiki, &linked, "a link to a git folder");
+    assert_eq!(names(&kept), ["x.git", "y.git"]);
+
+    let told = beside.join("told");
+    fs::create_dir(&told).unwrap();
+    at(&told, &["init", "-q", "--separate-git-dir=../kept/z.git"]);
+    at(&told, &["config", "core.worktree", "../../told"]);
+    assert_at_home(&wiki, &told, "a work tree that is told");
+
+    wiki.git(&["worktree", "add", "-q", "--detach", "../tree"]);
+    at(&beside.join("tree"), &["checkout", "-qb", "tree"]);
+    assert_at_home(&wiki, &beside.join("tree"), "a linked work tree");
+    at(&root, &["worktree", "add", "-q", "../tree2"]);
+    assert_at_home(
+        &wiki,
+        &beside.join("tree2"),
+        "one of a git folder elsewhere",
+    );
+
+    let linked = linked.to_str().unwrap();
+    let allowed = ["-c", "protocol.file.allow=always"];
+    at(
+        &root,
+        &[&allowed[..], &["submodule", "add", "-q", linked, "part"]].concat(),
+    );
+    assert_at_home(&wiki, &root.join("part"), "a submodule");
+    assert_eq!(names(&kept), ["x.git", "y.git", "z.git"]);
 }

@@ -156,6 +156,39 @@ fn what_has_no_hook_is_announced_by_the_next_hook_or_found_by_the_scan() {
 }
 
 #[test]
+fn a_change_that_went_away_unheard_is_announced_when_it_comes_back() {
+    let wiki = installed();
+    commit(&wiki, "wiki-output/o.md", "# Comes and goes\n");
+    wiki.drain();
+    let patch = wiki.git(&["format-patch", "-1", "--stdout", "--", "wiki-output/o.md"]);
+    fs::write(wiki.root().join("../o.patch"), patch).unwrap();
+    for args in [
+        &["cherry-pick", "ORIG_HEAD"][..],
+        &["am", "-q", "../o.patch"],
+    ] {
+        wiki.git(&["reset", "-q", "--hard", "HEAD~1"]);
+        wiki.drain();
+        wiki.assert_in_sync();
+        assert_eq!(waiting(&wiki), (0, 0), "{args:?}");
+        wiki.git(args);
+        assert_eq!(waiting(&wiki), (1, 0), "{args:?}");
+        assert_announced(&wiki, args[0]);
+    }
+    wiki.git(&["checkout", "-qb", "side", "HEAD~1"]);
+    commit(&wiki, "wiki-output/p.md", "# Side\n");
+    commit(&wiki, "wiki-output/o.md", "# In the way\n");
+    wiki.drain();
+    assert_ne!(wiki.try_git(&["rebase", "-q", "main"]).code, Some(0));
+    wiki.ws(&["drain", "--no-wait"]);
+    wiki.git(&["rebase", "--abort"]);
+    wiki.drain();
+    wiki.assert_in_sync();
+    // As it is, nothing is announced for what every store holds.
+    commit(&wiki, "README", "more\n");
+    assert_eq!(waiting(&wiki), (0, 0));
+}
+
+#[test]
 fn a_rebase_of_many_commits_starts_one_process_at_its_end() {
     for how in [
         &["rebase", "-q", "main"][..],
@@ -614,4 +647,50 @@ fn a_hint_is_answered_by_any_drain_and_counted_until_then() {
     wiki.drain();
     assert_eq!(waiting(&wiki), (0, 0));
     assert_eq!(wiki.json(0, &["status"])["fresh"], json!(true));
+}
+
+#[test]
+fn a_hook_hands_over_nothing_for_which_the_program_would_start_again() {
+    let wiki = installed();
+    let ours = env!("CARGO_BIN_EXE_wiki-sync");
+    let log = wiki.root().join("../environment");
+    let text = format!(
+        "#!/bin/sh\nenv | grep '^GIT_' >>'{log}'\necho \"$* $IN_WIKI_SYNC_HOOK\" >>'{log}'\nexec '{ours}' \"$@\"\n",
+        log = log.display()
+    );
+    replace_program(&wiki, &wiki.root().join("../between"), &text);
+    commit(&wiki, "wiki-output/a.md", "# One\n");
+    assert_announced(&wiki, "a commit");
+    wiki.git(&[
+        "commit",
+        "-q",
+        "--amend",
+        "--author=X <x@y>",
+        "-m",
+        "amended",
+    ]);
+    wiki.git(&["checkout", "-qb", "side", "HEAD~1"]);
+    commit(&wiki, "wiki-output/b.md", "# Two\n");
+    wiki.git(&["merge", "-q", "--no-edit", "main"]);
+    wiki.git(&["rebase", "-q", "--no-ff", "main"]);
+    wiki.git(&["worktree", "add", "-q", "../linked"]);
+    let linked = wiki.root().join("../linked");
+    let init = wiki.binary().args(["init"]).current_dir(&linked).output();
+    assert!(init.unwrap().status.success());
+    wiki.git(&[
+        "-C",
+        linked.to_str().unwrap(),
+        "-c",
+        "user.name=Y",
+        "commit",
+        "-q",
+        "--allow-empty",
+        "-m",
+        "x",
+    ]);
+    let seen = fs::read_to_string(&log).unwrap();
+    assert!(!seen.lines().any(|line| line.starts_with("GIT_")), "{seen}");
+    for event in ["post-commit", "post-merge", "post-checkout", "post-rewrite"] {
+        assert!(seen.contains(&format!("hook {event} 1\n")), "{seen}");
+    }
 }

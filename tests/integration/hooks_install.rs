@@ -496,3 +496,85 @@ fn status_says_why_git_would_not_run_a_hook() {
     let told = wiki.ws(&["status"]).code(0).out;
     assert!(told.contains("not all of them run"), "{told}");
 }
+
+#[test]
+fn where_git_looks_elsewhere_status_says_where_and_what_to_paste() {
+    let wiki = Wiki::small();
+    for event in ["post-commit", "post-merge"] {
+        put(
+            &wiki.root().join(".husky/_").join(event),
+            "#!/usr/bin/env sh\n. \"$(dirname \"$0\")/h\"",
+            0o755,
+        );
+    }
+    wiki.git(&["config", "core.hooksPath", ".husky/_"]);
+    let told = wiki.ws(&["hooks", "status"]).code(0).out;
+    for word in [
+        "core.hooksPath = \".husky/_\"",
+        "repo/.husky/_\n",
+        "hint: add to .husky/post-commit: ",
+        "--unset core.hooksPath",
+        "/post-commit; whether that calls wiki-sync cannot be told",
+        "/post-rewrite, which is not there",
+    ] {
+        assert!(told.contains(word), "{word}: {told}");
+    }
+    assert!(!told.contains("install` does it"), "{told}");
+    let told = wiki.ws(&["status"]).code(0).out;
+    assert!(
+        told.contains("hooks    not installed: core.hooksPath"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_line_that_was_pasted_for_another_manager_is_seen() {
+    let wiki = Wiki::small();
+    let husky = wiki.root().join(".husky");
+    wiki.git(&["config", "core.hooksPath", ".husky/_"]);
+    let hints = wiki.json(0, &["hooks", "status"])["hints"].clone();
+    let state = |event: usize| {
+        let status = wiki.json(0, &["hooks", "status"]);
+        let hook = status["hooks"][event].clone();
+        (hook["runs"] == true, status["runs"] == true)
+    };
+    for (at, event) in [
+        "post-commit",
+        "post-merge",
+        "post-checkout",
+        "post-rewrite",
+        "post-applypatch",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let hint = hints[at].as_str().unwrap();
+        let line = hint.split_once(": ").unwrap().1;
+        put(&husky.join(event), format!("npm test\n# {line}\n"), 0o644);
+        put(&husky.join("_").join(event), "#!/bin/sh\n. h\n", 0o755);
+        assert_eq!(state(at), (false, false), "a comment: {event}");
+        put(&husky.join(event), format!("npm test\n{line}\n"), 0o644);
+        assert_eq!(state(at), (true, at == 4), "{event}");
+    }
+    let told = wiki.ws(&["hooks", "status"]).code(0).out;
+    assert!(told.contains("by a line in"), "{told}");
+    assert!(!told.contains("hint: "), "{told}");
+    put(&husky.join("_/post-merge"), "#!/bin/sh\n. h\n", 0o644);
+    assert_eq!(state(1), (false, false));
+}
+
+#[test]
+fn hooks_that_are_switched_off_are_told_so() {
+    for value in ["/dev/null", ""] {
+        let wiki = Wiki::small();
+        wiki.git(&["config", "core.hooksPath", value]);
+        assert_refused(&wiki, &["hooks are switched off there", "--unset"]);
+        let refused = wiki.ws(&["hooks", "install"]).code(4).err;
+        assert!(!refused.contains("add to"), "{refused}");
+        for args in [&["hooks", "status"][..], &["status"]] {
+            let told = wiki.ws(args).code(0).out;
+            assert!(told.contains("hooks are switched off there"), "{told}");
+            assert!(!told.contains("add to"), "{told}");
+        }
+    }
+}

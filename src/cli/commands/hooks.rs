@@ -71,7 +71,7 @@ pub(super) fn run(command: &HooksCommand, cx: &mut Context) -> Result<Exit, Comm
         HooksCommand::Install(args) => (install(&ws, &places)?, args),
         HooksCommand::Uninstall(args) => (hooks::change::uninstall(&places, args.dry_run)?, args),
         HooksCommand::Status => {
-            let status = hooks::status::status(&places)?;
+            let status = look(&places)?;
             if cx.out.is_json() {
                 cx.out.json(&status);
             } else {
@@ -137,6 +137,13 @@ pub(super) fn places(ws: &Workspace) -> Result<Places, HooksError> {
     })
 }
 
+/// Looks whether git will run the hooks.
+pub(super) fn look(places: &Places) -> Result<HooksStatus, HooksError> {
+    // What cannot be called is told by an install; here it is only named.
+    let program = own_path().unwrap_or_else(|_| "wiki-sync".to_owned());
+    hooks::status::status(places, &program)
+}
+
 fn own_path() -> Result<String, HooksError> {
     let called = std::env::args_os().next().unwrap_or_default();
     program(&called, std::env::var_os("PATH").as_deref())
@@ -166,7 +173,11 @@ fn see_head(ws: &Workspace) -> Result<Enqueued, Failure> {
 
 fn print(out: &mut Out, status: &HooksStatus) {
     out.line(summary(out, status));
-    out.line(format_args!("folder  {}", status.folder));
+    let folder = match &status.elsewhere {
+        Some(_) => &status.runs_from,
+        None => &status.folder,
+    };
+    out.line(format_args!("folder  {}", clean(folder)));
     for hook in &status.hooks {
         let state = match (hook.installed, hook.runs) {
             (true, true) => out.paint(Style::Good, "runs         ").into_owned(),
@@ -175,6 +186,9 @@ fn print(out: &mut Out, status: &HooksStatus) {
         };
         let why = clean(hook.why.as_deref().unwrap_or_default());
         out.line(format_args!("{:15}  {state}  {why}", hook.name));
+    }
+    for hint in &status.hints {
+        out.line(format_args!("hint: {}", clean(hint)));
     }
 }
 
@@ -185,7 +199,20 @@ pub(super) fn summary(out: &Out, status: &HooksStatus) -> String {
             .paint(Style::Good, "installed, and git runs them")
             .into_owned();
     }
-    if !status.hooks.iter().any(|hook| hook.installed) {
+    let none = !status.hooks.iter().any(|hook| hook.installed);
+    if let (true, Some(setting)) = (none, &status.elsewhere) {
+        let what = if setting.is_off {
+            setting.effect()
+        } else {
+            "git runs the hooks of another folder, and nothing of ours is seen there"
+        };
+        return format!(
+            "not installed: core.hooksPath = {:?} ({}): {what}; `wiki-sync hooks status` says what may be done",
+            setting.value,
+            clean(&setting.origin)
+        );
+    }
+    if none {
         return "not installed: `wiki-sync hooks install` does it".into();
     }
     let why = status.hooks.iter().find(|hook| !hook.runs);

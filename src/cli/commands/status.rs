@@ -18,7 +18,7 @@ pub(super) fn run(_args: &StatusArgs, cx: &mut Context) -> Result<Exit, CommandE
     let now = Timestamp::now();
     let mut report = status(&mut parts, now)?;
     // Where git cannot be asked, nothing is known of its hooks, and that is no trouble of the wiki's.
-    let hooks = hooks::places(&ws).and_then(|places| crate::hooks::status::status(&places));
+    let hooks = hooks::places(&ws).and_then(|places| hooks::look(&places));
     report.hooks = hooks.ok();
     if cx.out.is_json() {
         cx.out.json(&report);

@@ -16,7 +16,7 @@ use super::plan::{Plan, Planner};
 use super::repo::{self, Head};
 use super::stamp::Stamp;
 use super::tree::HeadTree;
-use super::{GitStore, failure_of, recover};
+use super::{GitStore, failure_of, moving, recover};
 use crate::model::{Change, Failure, FailureKind, PagePath};
 use crate::stores::{Applied, Outcome};
 
@@ -182,9 +182,7 @@ impl GitStore {
         tools: &Tools,
         ground: &Ground<'_>,
     ) -> Result<(), Halt> {
-        if let Some(operation) = repo::operation(repo) {
-            return Err(repo::waits_for(operation).into());
-        }
+        moving::check_still(repo)?;
         if ground.head.is_detached() && !self.settings.allow_detached {
             return Err(detached().into());
         }

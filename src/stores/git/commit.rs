@@ -27,6 +27,7 @@ use super::index_entry::Entry;
 use super::index_file::IndexFile;
 use super::journal::{Journal, Moved, Paths};
 use super::message::{Told, author_of};
+use super::moving;
 use super::next_index::{finish, place, racy_time};
 use super::plan::Plan;
 use super::repo::{self, Head, git_failure, io_failure};
@@ -332,9 +333,7 @@ impl Committer<'_> {
         if Head::read(self.repo)? != *self.head {
             return Err(again("HEAD keeps moving"));
         }
-        if let Some(operation) = repo::operation(self.repo) {
-            return Err(Halt::Fail(repo::waits_for(operation)));
-        }
+        moving::check_still(self.repo)?;
         self.pass(Step::Checked)?;
         Ok(journal)
     }

@@ -30,6 +30,7 @@ mod index_entry;
 mod index_file;
 mod journal;
 mod message;
+mod moving;
 mod next_index;
 mod notes;
 mod plan;
@@ -41,6 +42,7 @@ mod stamp;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod work_tree;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -50,6 +52,7 @@ use std::time::Duration;
 use git2::Repository;
 
 pub use self::head::{Differs, HeadPages};
+pub use self::work_tree::work_tree;
 
 use self::attributes::Folders;
 use self::by_git::read_index;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::commit::remove_it;
 use super::journal::Paths;
 use super::repo::{self, Head};
-use super::{GitStore, is_unfinished, recover};
+use super::{GitStore, is_unfinished, moving, recover};
 use crate::model::{Failure, FailureKind};
 
 impl GitStore {
@@ -19,7 +19,7 @@ impl GitStore {
         };
         let paths = Paths::of(&repo);
         let mut notes = Vec::new();
-        if let Some(operation) = repo::operation(&repo) {
+        if let Some(operation) = repo::operation(&repo).or_else(|| moving::passing(&repo)) {
             notes.push(repo::waits_for(operation));
         }
         let head = Head::read(&repo);

@@ -265,12 +265,14 @@ impl Drop for Conversation {
     }
 }
 
-/// Returns what a program said at its end, else how it ended.
+/// Returns what a program said at its end, else how it ended. Git passes on the words of a program that it calls, be they none.
 fn ended(status: ExitStatus, said: &str) -> String {
-    if said.is_empty() {
-        format!("git ended with {status}")
-    } else {
-        said.to_owned()
+    match said {
+        "" => format!("git ended with {status}"),
+        "error:" | "fatal:" => {
+            format!("the program that git called gave no reason (git ended with {status})")
+        }
+        said => said.to_owned(),
     }
 }
 

@@ -15,9 +15,10 @@ use super::disk::read_same;
 use super::index_entry::Entry;
 use super::index_file::IndexFile;
 use super::journal::{Journal, Moved, Paths, remove};
+use super::moving;
 use super::next_index::{finish, place, racy_time, remove_fresh};
 use super::plan::{hash, held_of, stored_of};
-use super::repo::{self, Head, io_failure};
+use super::repo::{Head, io_failure};
 use super::stamp::Stamp;
 use super::tree::HeadTree;
 use crate::model::{Failure, FailureKind};
@@ -107,9 +108,7 @@ fn heal(repo: &Repository, paths: &Paths, journal: &Journal, watch: Watch<'_>) -
     if pages.is_empty() {
         return Ok(());
     }
-    if let Some(operation) = repo::operation(repo) {
-        return Err(Halt::Fail(repo::waits_for(operation)));
-    }
+    moving::check_still(repo)?;
     if paths.lock.exists() {
         return Err(Halt::Again(locked(paths)));
     }

@@ -8,6 +8,7 @@ use git2::{Config, ErrorCode, ObjectType, Oid, Repository, RepositoryOpenFlags, 
 
 use super::configured::Configured;
 use super::index_file::IndexError;
+use super::{moving, work_tree};
 use crate::model::{Failure, FailureKind};
 
 /// Files of a work tree's git folder that stand while git is in the middle of something, and what it is.
@@ -31,6 +32,7 @@ pub(super) fn open(root: &Path) -> Result<Repository, Failure> {
     let nobody: [&std::ffi::OsStr; 0] = [];
     let repo = Repository::open_ext(root, RepositoryOpenFlags::NO_SEARCH, nobody)
         .map_err(|error| cannot_open(root, &error))?;
+    work_tree::settle(&repo, root).map_err(|error| cannot_open(root, &error))?;
     let Some(workdir) = repo.workdir() else {
         return Err(bare(root));
     };
@@ -71,7 +73,7 @@ fn no_repository(root: &Path) -> Failure {
     }
     let above = Repository::discover(root)
         .ok()
-        .and_then(|repo| repo.workdir().map(Path::to_path_buf));
+        .and_then(|repo| work_tree::work_tree(&repo, root));
     match above {
         Some(top) => refused(
             format!(
@@ -255,23 +257,7 @@ fn is_message_open(repo: &Repository) -> bool {
     if modified("logs/HEAD").is_ok_and(|moved| moved >= written) {
         return false;
     }
-    let Some(root) = repo.workdir().map(canonical) else {
-        return false;
-    };
-    // Where there is no /proc, nothing is seen, and git itself keeps HEAD from being lost.
-    let Ok(processes) = fs::read_dir("/proc") else {
-        return false;
-    };
-    processes.flatten().any(|process| {
-        let path = process.path();
-        let is_commit = || {
-            let line = fs::read(path.join("cmdline")).unwrap_or_default();
-            let mut words = line.split(|&byte| byte == 0);
-            let program = words.next().unwrap_or_default();
-            program.ends_with(b"git") && words.any(|word| word == b"commit")
-        };
-        fs::read_link(path.join("cwd")).is_ok_and(|cwd| cwd == root) && is_commit()
-    })
+    moving::is_committing(repo)
 }
 
 /// The failure while git is in the middle of something.

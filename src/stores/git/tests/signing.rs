@@ -96,6 +96,14 @@ fn without_a_signature_nothing_is_committed() {
 }
 
 #[test]
+fn a_signing_program_that_says_nothing_is_told_with_its_end() {
+    let repo = Repo::with_pages();
+    with_ssh_key(&repo, "");
+    repo.set("gpg.ssh.program", "false");
+    is_refused(&repo, "gave no reason (git ended with exit status: 1)");
+}
+
+#[test]
 fn a_passphrase_that_no_agent_knows_is_asked_for_by_nobody() {
     let repo = Repo::with_pages();
     with_ssh_key(&repo, "a secret of five words");
