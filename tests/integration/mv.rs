@@ -498,3 +498,93 @@ fn a_link_that_the_new_name_would_catch_keeps_its_page() {
     wiki.assert_in_sync();
     assert_eq!(broken(&wiki), 0);
 }
+
+/// Pages of a site in a language that stands in its addresses and in no path.
+fn site() -> Wiki {
+    let wiki = Wiki::with(&[
+        (
+            "wiki-output/basics/c.mdx",
+            "---\ntitle: C\n---\n[시작](/ko/guides/start/#머리) [홈](/ko/guides/) [자신](/ko/basics/c)\n",
+        ),
+        (
+            "wiki-output/guides/index.mdx",
+            "[c](/ko/basics/c/) [시작](/ko/guides/start/?v=1#a \"제목\") [곁](./start/) [정의][r]\n\n[r]: /ko/guides/deep/x/\n",
+        ),
+        (
+            "wiki-output/guides/start.mdx",
+            "[c](/ko/basics/c/#h)과 [깊이](/ko/guides/deep/x/) [en](/en/guides/start/) ![그림](/images/a.png)\n",
+        ),
+        (
+            "wiki-output/guides/deep/x.mdx",
+            "[위로](../../start/) [시작](/ko/guides/start) <a href=\"/ko/guides/start/\">x</a>\n",
+        ),
+    ]);
+    wiki.drain();
+    wiki
+}
+
+#[test]
+fn a_sites_address_keeps_what_stands_before_the_parts_that_change() {
+    let wiki = site();
+    let pages = wiki.head_pages();
+    let texts =
+        |wiki: &Wiki| -> Vec<String> { pages.iter().map(|page| read(wiki, page)).collect() };
+    let (before, gone) = (texts(&wiki), broken(&wiki));
+    wiki.json(0, &["mv", "basics/c.mdx", "basics/d.mdx"]);
+    assert!(
+        read(&wiki, "wiki-output/guides/start.mdx").starts_with("[c](/ko/basics/d/#h)과 [깊이]"),
+        "{}",
+        read(&wiki, "wiki-output/guides/start.mdx")
+    );
+    wiki.json(0, &["mv", "guides", "안내서"]);
+    assert_eq!(
+        read(&wiki, "wiki-output/basics/d.mdx")
+            .lines()
+            .last()
+            .unwrap(),
+        "[시작](/ko/안내서/start/#머리) [홈](/ko/안내서/) [자신](/ko/basics/d)"
+    );
+    assert_eq!(broken(&wiki), gone);
+    wiki.assert_in_sync();
+    wiki.json(0, &["mv", "안내서", "guides"]);
+    wiki.json(0, &["mv", "basics/d.mdx", "basics/c.mdx"]);
+    assert_eq!(texts(&wiki), before);
+    wiki.assert_in_sync();
+}
+
+#[test]
+fn a_move_is_taken_back_by_a_move() {
+    let wiki = Wiki::with(&[
+        (
+            "wiki-output/a.md",
+            "[[b]] [[b#h]] [[s/b]] [[가]] [x](b.md)\n",
+        ),
+        ("wiki-output/b.md", "# B\n"),
+        ("wiki-output/가.md", "# 가\n"),
+        ("wiki-output/s/a.md", "[[../b.md]] [[d|../b.md]]\n"),
+        ("wiki-output/d.md", "# D\n"),
+    ]);
+    wiki.drain();
+    let texts = || {
+        (
+            read(&wiki, "wiki-output/a.md"),
+            read(&wiki, "wiki-output/s/a.md"),
+        )
+    };
+    let before = texts();
+    for (old, new) in [
+        ("b.md", "c.md"),
+        ("가.md", "다.md"),
+        ("다.md", "가.md"),
+        ("c.md", "b.md"),
+    ] {
+        wiki.json(0, &["mv", old, new]);
+    }
+    assert_eq!(texts(), before);
+    // A label of the user's that is the new name shows the same without being written.
+    wiki.json(0, &["mv", "d.md", "s/b.md"]);
+    wiki.write("wiki-output/s/a.md", "[[s/b|x/b]] [[s/b#h|b]]\n");
+    wiki.json(0, &["mv", "s/b.md", "x/b.md"]);
+    assert_eq!(read(&wiki, "wiki-output/s/a.md"), "[[x/b]] [[x/b#h|b]]\n");
+    wiki.assert_in_sync();
+}

@@ -187,14 +187,15 @@ impl Planner<'_, '_> {
                 .push(ordinal);
             let wiki = destinations.is_wikilink(ordinal);
             if self.must_change(from, to, &links[ordinal], wiki, old, new) {
-                let unknown = || unwritable(from, links[ordinal].line, &links[ordinal].target);
+                let unknown =
+                    || unwritable(from, links[ordinal].line, destinations.written(ordinal));
                 wrong.insert(place.ok_or_else(unknown)?);
             }
         }
         let mut targets = BTreeMap::new();
         for place in wrong {
             let whose = &places[&place];
-            let target = self.target(from, to, links, whose, before, &destinations)?;
+            let target = self.target(from, to, whose, before, &destinations)?;
             targets.insert(place, target);
         }
         if targets.is_empty() {
@@ -202,7 +203,7 @@ impl Planner<'_, '_> {
         }
         let (edits, new_text) = destinations
             .rewrite(&targets)
-            .map_err(|e| unwritable(from, e.line, &e.target))?;
+            .map_err(|e| unwritable(from, e.line, &e.link))?;
         let lines = changed_lines(from, &text, &new_text);
         let rewrite = Rewrite {
             path: to.clone(),
@@ -211,7 +212,7 @@ impl Planner<'_, '_> {
             edits,
             lines,
         };
-        self.prove(from, to, new_text, before, links)?;
+        self.prove(from, to, new_text, before, &destinations)?;
         Ok(Some(rewrite))
     }
 
@@ -222,19 +223,24 @@ impl Planner<'_, '_> {
         to: &PagePath,
         text: String,
         before: &[Leads],
-        links: &[Link],
+        destinations: &Destinations<'_>,
     ) -> Result<(), Failure> {
         self.what_if.apply(&[put(to, text)])?;
         let after = self.what_if.leads(to.as_str())?;
-        for ((old, new), link) in before.iter().zip(&after).zip(links) {
+        let links = &destinations.document().links;
+        for (ordinal, ((old, new), link)) in before.iter().zip(&after).zip(links).enumerate() {
             if old.page.is_some() && !self.holds(old, new) {
-                return Err(unwritable(from, link.line, &link.target));
+                return Err(unwritable(from, link.line, destinations.written(ordinal)));
             }
         }
         if after.len() == before.len() {
             Ok(())
         } else {
-            Err(unwritable(from, 1, "all its links"))
+            Err(Failure::new(
+                FailureKind::Rejected,
+                format!("the links of {:?} cannot be told apart", from.as_str()),
+            )
+            .hint("nothing was moved"))
         }
     }
 
@@ -316,17 +322,18 @@ impl Planner<'_, '_> {
         &self,
         from: &PagePath,
         to: &PagePath,
-        links: &[Link],
         whose: &[usize],
         before: &[Leads],
         destinations: &Destinations<'_>,
     ) -> Result<String, Failure> {
+        let links = &destinations.document().links;
         let first = whose[0];
         let link = &links[first];
+        let unwritable = || unwritable(from, link.line, destinations.written(first));
         let wikilink = destinations.is_wikilink(first);
         let Some(led_to) = &before[first].page else {
             let target = self.place_target(from, to, link, wikilink, &before[first]);
-            return target.ok_or_else(|| unwritable(from, link.line, &link.target));
+            return target.ok_or_else(unwritable);
         };
         let written = Written {
             wikilink,
@@ -347,8 +354,7 @@ impl Planner<'_, '_> {
             }
         }
         let best = list.iter().find(|target| good.contains(target.as_str()));
-        best.cloned()
-            .ok_or_else(|| unwritable(from, link.line, &link.target))
+        best.cloned().ok_or_else(unwritable)
     }
 }
 
@@ -361,11 +367,11 @@ fn parse(path: &str) -> Result<PagePath, Failure> {
         .map_err(|e| Failure::from_error(FailureKind::Refused, "the graph names no page", &e))
 }
 
-fn unwritable(page: &PagePath, line: usize, target: &str) -> Failure {
+fn unwritable(page: &PagePath, line: usize, link: &str) -> Failure {
     Failure::new(
         FailureKind::Rejected,
         format!(
-            "the link to {target:?} in line {line} of {:?} cannot be written so that it leads where it does",
+            "the link {link:?} in line {line} of {:?} cannot be written so that it leads where it does",
             page.as_str()
         ),
     )

@@ -54,13 +54,23 @@ pub(super) fn spellings(
         }
         named
     };
-    let mut here = below(from.as_str());
-    let stem = here.pop().map(|name| without_extension(&name).to_owned());
     let is_index = |name: &str| {
         INDEX
             .iter()
             .any(|index| index.eq_ignore_ascii_case(without_extension(name)))
     };
+    // The path that a link led to, as it names it.
+    let as_written = |path: &[String]| -> Vec<String> {
+        let mut path = path.to_vec();
+        match path.last_mut() {
+            Some(name) if is_index(name) && !is_index(last) => drop(path.pop()),
+            Some(name) if !with_extension => *name = without_extension(name).to_owned(),
+            Some(_) | None => {}
+        }
+        path
+    };
+    let mut here = below(from.as_str());
+    let stem = here.pop().map(|name| without_extension(&name).to_owned());
     let mut list = List {
         slash,
         list: Vec::new(),
@@ -78,6 +88,14 @@ pub(super) fn spellings(
         let dotted = matches!(parts.first(), Some(&("." | "..")));
         let led = below(written.led_to);
         if target.starts_with('/') {
+            // What stands before the parts that change stays: a language, or a site's folder that no page's path has.
+            let old = as_written(&led);
+            let same = old.iter().zip(form).take_while(|(a, b)| a == b).count();
+            if let Some(kept) = parts.len().checked_sub(old.len() - same) {
+                let kept = parts[..kept].iter().map(|&part| part.to_owned());
+                let kept: Vec<_> = kept.chain(form[same..].iter().cloned()).collect();
+                list.absolute(&kept);
+            }
             // The site's root may be a folder below the wiki's.
             for cut in (1..led.len()).rev() {
                 let site = led[..cut].iter().eq(form.iter().take(cut));
@@ -247,6 +265,44 @@ mod tests {
                 false, "x/b.md", "w/s/a.md", "w/x/b.md", "w/y/b.md", "y/b.md",
             ),
             (false, "/x/b.md", "w/a.md", "w/x/b.md", "w/c.md", "/c.md"),
+            (
+                false,
+                "/ko/x/b/",
+                "w/a.md",
+                "w/x/b.md",
+                "w/x/c.mdx",
+                "/ko/x/c/",
+            ),
+            (
+                false, "/ko/x/b", "w/a.md", "w/x/b.md", "w/y/c.md", "/ko/y/c",
+            ),
+            (
+                false,
+                "/ko/x/b.md",
+                "w/a.md",
+                "w/x/b.md",
+                "w/x/c.md",
+                "/ko/x/c.md",
+            ),
+            (
+                false,
+                "/ko/x/",
+                "w/a.md",
+                "w/x/index.md",
+                "w/y/index.md",
+                "/ko/y/",
+            ),
+            (
+                false,
+                "/ko/x/",
+                "w/a.md",
+                "w/x/index.md",
+                "w/x/c.md",
+                "/ko/x/c/",
+            ),
+            (false, "/ko/b/", "w/a.md", "w/b.md", "w/x/b.md", "/ko/x/b/"),
+            (false, "/b/", "w/a.md", "w/ko/b.md", "w/ko/c.md", "/c/"),
+            (false, "/b/", "w/a.md", "w/ko/b.md", "w/fr/b.md", "/fr/b/"),
             (false, "x/", "w/a.md", "w/x/index.md", "w/y/index.md", "y/"),
             (false, "x/", "w/a.md", "w/x/README.md", "w/y/z.md", "y/z/"),
         ] {

@@ -1,5 +1,5 @@
 //! Giving links other targets: nothing changes but the path in a destination, and a wikilink without a label gets what
-//! it showed as its label.
+//! it showed as its label, or loses a label that says what it shows without.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -56,10 +56,12 @@ pub fn inverse(edits: &[Edit]) -> Vec<Edit> {
 
 /// A link that cannot be given the target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the link in line {line} cannot be written so that it leads to {target:?}")]
+#[error("the link {link:?} in line {line} cannot be written so that it leads to {target:?}")]
 pub struct Unwritable {
     /// Line in the file, from 1.
     pub line: usize,
+    /// The link as it stands.
+    pub link: String,
     /// The target.
     pub target: String,
 }
@@ -70,9 +72,18 @@ struct Spot {
     /// The target as it is written: without anchor, query and the blanks around it.
     range: Range<usize>,
     syntax: Syntax,
-    /// Of a wikilink that shows its target: where a label may be put in, and the label.
-    label: Option<(usize, String)>,
+    /// Of a wikilink that is no embed.
+    shown: Option<Shown>,
     in_table: bool,
+}
+
+/// What a wikilink shows.
+#[derive(Debug, Clone)]
+enum Shown {
+    /// Its target: where a label may be put in, and the target with its anchor, as written.
+    Target(Range<usize>, String),
+    /// Its label: that, with the bar before it.
+    Label(Range<usize>, String),
 }
 
 /// A page with the places of its links' destinations.
@@ -147,6 +158,21 @@ impl<'t> Destinations<'t> {
         spot.is_some_and(|spot| spot.syntax == Syntax::Wikilink)
     }
 
+    /// Returns a link as it stands in the text.
+    #[must_use]
+    pub fn written(&self, link: usize) -> &str {
+        let link = self.document.links.get(link);
+        link.map_or("", |link| &self.text[link.range.clone()])
+    }
+
+    /// Returns what a wikilink that is no embed shows to a reader.
+    #[must_use]
+    pub fn shown(&self, link: usize) -> Option<String> {
+        match self.spots.get(link)?.as_ref()?.shown.as_ref()? {
+            Shown::Target(_, shown) | Shown::Label(_, shown) => Some(destination::unescaped(shown)),
+        }
+    }
+
     /// Returns the line, from 1, in which an offset stands.
     #[must_use]
     pub fn line(&self, at: usize) -> usize {
@@ -166,7 +192,9 @@ impl<'t> Destinations<'t> {
         for (place, target) in targets {
             let spots = || self.spots.iter().flatten();
             let Some(spot) = spots().find(|spot| spot.range.start == *place) else {
-                return Err(self.unwritable(*place, target));
+                let links = &self.document.links;
+                let link = links.partition_point(|link| link.range.end <= *place);
+                return Err(self.unwritable(link, target));
             };
             let old = &self.text[spot.range.clone()];
             let new = spell::target(target, spot.syntax, old, spot.in_table);
@@ -174,16 +202,30 @@ impl<'t> Destinations<'t> {
                 edits.push(Edit {
                     at: spot.range.start,
                     old: old.to_owned(),
-                    new,
+                    new: new.clone(),
                 });
             }
-            if let Some((at, label)) = &spot.label {
-                let bar = if spot.in_table { "\\|" } else { "|" };
-                edits.push(Edit {
-                    at: *at,
-                    old: String::new(),
-                    new: format!("{bar}{label}"),
-                });
+            match &spot.shown {
+                Some(Shown::Target(range, label)) => {
+                    let bar = if spot.in_table { "\\|" } else { "|" };
+                    edits.push(Edit {
+                        at: range.start,
+                        old: self.text[range.clone()].to_owned(),
+                        new: format!("{bar}{label}"),
+                    });
+                }
+                Some(Shown::Label(range, label)) => {
+                    let anchor = &self.text[spot.range.end..range.start];
+                    let shows = destination::unescaped(&format!("{new}{anchor}"));
+                    if shows == destination::unescaped(label) {
+                        edits.push(Edit {
+                            at: range.start,
+                            old: self.text[range.clone()].to_owned(),
+                            new: String::new(),
+                        });
+                    }
+                }
+                None => {}
             }
         }
         let text = edited(self.text, &edits).unwrap_or_default();
@@ -192,14 +234,19 @@ impl<'t> Destinations<'t> {
             Some(link) => {
                 let place = self.place(link).unwrap_or_default();
                 let target = targets.get(&place).cloned().unwrap_or_default();
-                Err(self.unwritable(self.document.links[link].range.start, &target))
+                Err(self.unwritable(link, &target))
             }
         }
     }
 
-    fn unwritable(&self, at: usize, target: &str) -> Unwritable {
+    fn unwritable(&self, link: usize, target: &str) -> Unwritable {
         Unwritable {
-            line: self.line(at),
+            line: self
+                .document
+                .links
+                .get(link)
+                .map_or(1, |link| self.line(link.range.start)),
+            link: self.written(link).to_owned(),
             target: target.to_owned(),
         }
     }
@@ -207,17 +254,18 @@ impl<'t> Destinations<'t> {
     /// Returns the first link that is not as it should be in the new text; the last one when the difference is in
     /// something else.
     fn first_difference(&self, targets: &BTreeMap<usize, String>, text: &str) -> Option<usize> {
-        let new = Document::parse(self.path, text);
-        let (before, after) = (&self.document.links, &new.links);
+        let new = Destinations::of(self.path, text);
+        let (before, after) = (&self.document.links, &new.document.links);
+        let new_document = &new.document;
         for (at, old) in before.iter().enumerate() {
             let place = self.place(at);
             let wanted = place.and_then(|place| targets.get(&place));
             let shown = |link: &Link| link.label.clone().unwrap_or_else(|| link.target.clone());
             let same = after.get(at).is_some_and(|link| {
                 let labelled = match wanted {
+                    // What it showed, anchor and all, is what it shows.
                     Some(_) if self.is_wikilink(at) && old.kind == LinkKind::Wikilink => {
-                        // What it showed, anchor and all, is what it shows.
-                        old.label == link.label || old.label.is_none()
+                        self.shown(at) == new.shown(at)
                     }
                     Some(_) => shown(old) == shown(link) || old.label == link.label,
                     None => old.label == link.label,
@@ -230,10 +278,10 @@ impl<'t> Destinations<'t> {
                 return Some(at);
             }
         }
-        let rest = new.title == self.document.title
-            && new.headings == self.document.headings
-            && new.tags == self.document.tags
-            && new.front_matter == self.document.front_matter
+        let rest = new_document.title == self.document.title
+            && new_document.headings == self.document.headings
+            && new_document.tags == self.document.tags
+            && new_document.front_matter == self.document.front_matter
             && before.len() == after.len();
         (!rest).then(|| before.len().saturating_sub(1))
     }
@@ -275,7 +323,7 @@ fn markdown_spot(text: &str, start: usize, found: &FoundLink, link: &Link) -> Op
     Some(Spot {
         range: trimmed(text, raw.start..raw.start + path.len()),
         syntax,
-        label: None,
+        shown: None,
         in_table: false,
     })
 }
@@ -346,11 +394,17 @@ fn wikilink_spot(text: &str, link: &Link) -> Option<Spot> {
         return None;
     }
     let target = &raw[..destination::wikilink_target_len(raw)];
-    let shows_target = pipe.is_none() && !embed;
+    let label = pipe.map_or("", |pipe| &inside[pipe + 1..]);
+    let behind = start + raw.len()..start + inside.len();
+    let shown = if label.trim().is_empty() {
+        Shown::Target(behind, raw.trim().to_owned())
+    } else {
+        Shown::Label(behind, label.to_owned())
+    };
     Some(Spot {
         range: trimmed(text, start..start + target.len()),
         syntax: Syntax::Wikilink,
-        label: shows_target.then(|| (start + inside.len(), raw.trim().to_owned())),
+        shown: (!embed).then_some(shown),
         in_table: false,
     })
 }
@@ -426,12 +480,35 @@ mod tests {
                 "|a|\n|-|\n|[[n/새 b.md\\|a]] [[n/새 b.md\\|l]] [x](n/새%20b.md)|\n",
             ),
             (
+                "[[a|]] [[a#h|n/새 b.md]]",
+                "[[n/새 b.md|a]] [[n/새 b.md#h|n/새 b.md]]",
+            ),
+            (
                 "[[1]](a.md) [x](http://h/a.md) [y](#a)",
                 "[[1]](n/새%20b.md) [x](http://h/a.md) [y](#a)",
             ),
             ("# See [[a]]\n", "# See [[n/새 b.md|a]]\n"),
         ] {
             assert_eq!(rewritten(before, "n/새 b.md").as_deref(), Ok(after));
+        }
+    }
+
+    #[test]
+    fn a_label_that_says_what_the_new_target_shows_is_not_written() {
+        for (before, target, after) in [
+            ("[[c|b]]", "b", "[[b]]"),
+            ("[[다|가]]", "가", "[[가]]"),
+            ("[[../c.md| ../b.md ]]", "../b.md", "[[../b.md]]"),
+            ("[[c#h|b#h]] [[c#h|b]]", "b", "[[b#h]] [[b#h|b]]"),
+            ("[[c|a#b]]", "a#b", "[[a\\#b]]"),
+            ("![[c|b]]", "b", "![[b|b]]"),
+            (
+                "# [[c|b]]\n|x|\n|-|\n|[[c\\|b]]|\n",
+                "b",
+                "# [[b]]\n|x|\n|-|\n|[[b]]|\n",
+            ),
+        ] {
+            assert_eq!(rewritten(before, target).as_deref(), Ok(after));
         }
     }
 
