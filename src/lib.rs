@@ -23,6 +23,7 @@ pub mod cli;
 pub mod config;
 pub mod embed;
 pub mod engine;
+pub mod http;
 pub mod model;
 pub mod outbox;
 pub mod query;

@@ -7,18 +7,22 @@ use std::path::{Path, PathBuf};
 /// Each part of the program with what it may import from the others. `cli` and `testing` may import anything.
 const MAY: &[(&str, &[&str])] = &[
     ("model", &[]),
-    ("embed", &[]),
+    ("http", &[]),
     ("wiki", &["model"]),
     ("state", &["model", "wiki"]),
     ("outbox", &["model", "state"]),
+    ("embed", &["model", "http", "state"]),
     ("stores", &["model", "state", "embed"]),
-    ("engine", &["model", "wiki", "state", "outbox", "stores"]),
+    (
+        "engine",
+        &["model", "http", "wiki", "state", "outbox", "stores"],
+    ),
     (
         "query",
         &["model", "wiki", "state", "outbox", "stores", "engine"],
     ),
     // Settings are made of each part's own.
-    ("config", &["model", "wiki", "engine"]),
+    ("config", &["model", "wiki", "embed", "engine"]),
 ];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
