@@ -5,6 +5,8 @@ use std::time::Duration;
 use ureq::http::Uri;
 use ureq::{Agent, Proxy};
 
+use crate::model::Secret;
+
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(5);
 
@@ -50,16 +52,15 @@ pub fn explain(error: &ureq::Error, host: &str, whole: Duration) -> String {
     }
 }
 
-/// Returns a foreign program's own words, made fit to be shown in one line.
+/// Returns a foreign program's own words in one line, not too long, and without the secret that it was sent.
 #[must_use]
-pub fn clip(words: &str) -> String {
+pub fn told(words: &str, secret: Option<&Secret>) -> String {
     /// The most characters of them that are kept.
     const LONGEST: usize = 200;
-    words
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(LONGEST)
-        .collect()
+    let line: String = words.chars().filter(|c| !c.is_control()).collect();
+    // Hidden before it is cut, or a part of it would stay.
+    let safe = secret.map_or_else(|| line.clone(), |secret| secret.hide(&line));
+    safe.chars().take(LONGEST).collect()
 }
 
 /// Reads a URL.
@@ -90,4 +91,26 @@ fn is_loopback(uri: &Uri) -> bool {
         || host
             .parse()
             .is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_part_of_a_secret_is_in_what_a_server_told() {
+        let secret = Secret::new("S3CRET");
+        for words in [
+            "key S3CRET".to_owned(),
+            "key S3\nCR\0ET".into(),
+            format!("{}S3CRET", "x".repeat(197)),
+        ] {
+            let told = told(&words, Some(&secret));
+            assert!(
+                !told.contains("S3") && told.chars().count() <= 200,
+                "{told}"
+            );
+        }
+        assert_eq!(told("a\nb", None), "ab");
+    }
 }

@@ -17,6 +17,7 @@ const MIGRATIONS: &[&str] = &[concat!(
     include_str!("schema/001_outbox.sql"),
     include_str!("schema/001_graph.sql"),
     include_str!("schema/001_alerts.sql"),
+    include_str!("schema/001_embeddings.sql"),
 )];
 
 /// The version that all of them together make.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Each part of the program with what it may import from the others. `cli` and `testing` may import anything.
 const MAY: &[(&str, &[&str])] = &[
     ("model", &[]),
-    ("http", &[]),
+    ("http", &["model"]),
     ("wiki", &["model"]),
     ("state", &["model", "wiki"]),
     ("outbox", &["model", "state"]),

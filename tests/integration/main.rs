@@ -5,6 +5,7 @@ mod alerts;
 mod bad_pages;
 mod corpus;
 mod damage;
+mod embedding;
 mod faults;
 mod git_surroundings;
 mod journey;

@@ -160,7 +160,7 @@ impl Sender {
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
             .unwrap_or_default();
         let words = match told["description"].as_str() {
-            Some(words) => format!(": {}", http::clip(&secret.hide(words))),
+            Some(words) => format!(": {}", http::told(words, Some(secret))),
             None => String::new(),
         };
         let seconds = told["parameters"]["retry_after"].as_u64().or(header);
