@@ -12,7 +12,8 @@ use toml::de::{DeTable, DeValue};
 
 pub use keys::{KEYS, Key, reference, template};
 
-use crate::engine::alert::{AlertSettings, VARIABLES};
+use crate::embed::{self, EmbeddingSettings};
+use crate::engine::alert::{self, AlertSettings};
 use crate::engine::bounds::DeadBounds;
 use crate::model::RetryPolicy;
 use crate::stores::git::DEFAULT_MESSAGE;
@@ -93,6 +94,8 @@ pub struct Config {
     pub outbox: OutboxChoice,
     /// Where sections are indexed.
     pub vectors_url: String,
+    /// Which provider embeds.
+    pub embedding: EmbeddingSettings,
     /// How git is used.
     pub git: GitChoice,
     /// When a failed job is tried again.
@@ -112,6 +115,7 @@ impl Default for Config {
             wiki: WikiSettings::default(),
             outbox: OutboxChoice::default(),
             vectors_url: "edge:".into(),
+            embedding: EmbeddingSettings::default(),
             git: GitChoice {
                 commit: Commits::Batch,
                 message: DEFAULT_MESSAGE.into(),
@@ -240,9 +244,10 @@ impl Config {
 
     fn lay_environment(&mut self, variables: &[(String, String)]) -> Result<(), ConfigError> {
         for (name, value) in variables {
+            let mut others = embed::VARIABLES.iter().chain(&alert::VARIABLES);
             if !name.starts_with(PREFIX)
                 || name.starts_with(TEST_PREFIX)
-                || VARIABLES.contains(&name.as_str())
+                || others.any(|other| other == name)
             {
                 continue;
             }
@@ -367,6 +372,22 @@ mod tests {
                 "outbox.dead_key default",
                 "outbox.allow_eviction default",
                 "vectors.url default",
+                "embedding.provider default",
+                "embedding.url default",
+                "embedding.model default",
+                "embedding.query_model default",
+                "embedding.dimensions default",
+                "embedding.query_prefix default",
+                "embedding.passage_prefix default",
+                "embedding.query_input_type default",
+                "embedding.passage_input_type default",
+                "embedding.encoding default",
+                "embedding.key_file default",
+                "embedding.batch default",
+                "embedding.batch_bytes default",
+                "embedding.concurrency default",
+                "embedding.timeout default",
+                "embedding.cache default",
                 "git.commit wiki-sync.toml:5",
                 "git.message default",
                 "git.author default",

@@ -6,6 +6,7 @@ mod bad_pages;
 mod corpus;
 mod damage;
 mod databases;
+mod embedding;
 mod faults;
 mod git_programs;
 mod git_surroundings;
