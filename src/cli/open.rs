@@ -234,7 +234,7 @@ fn environment() -> Result<Vec<(String, String)>, CommandError> {
     Ok(ours)
 }
 
-pub(crate) use wired::{graph_db, search};
+pub(crate) use wired::{graph_db, graph_store, search};
 
 /// What stands behind the settings today.
 mod wired {
@@ -274,8 +274,12 @@ mod wired {
     }
 
     pub(super) fn graph(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {
-        let db = open_db(&ws.state.database())?;
-        Ok(Box::new(GraphStore::open(db, ws.wiki.pages_dir())))
+        Ok(Box::new(graph_store(ws)?))
+    }
+
+    /// Opens the graph, to be asked what would be.
+    pub(crate) fn graph_store(ws: &Workspace) -> Result<GraphStore, Failure> {
+        Ok(GraphStore::open(graph_db(ws)?, ws.wiki.pages_dir()))
     }
 
     pub(super) fn vectors(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {

@@ -31,7 +31,26 @@ pub(crate) fn place(wiki: &Wiki, start: &Path, typed: &Path) -> Result<PagePath,
     candidates.next().ok_or_else(|| no_page(wiki, start, typed))
 }
 
+/// Returns the folders, the pages' own and those below, that `typed` may mean, in the repository, in the order in which [`page`] looks.
+pub(crate) fn folders(wiki: &Wiki, start: &Path, typed: &Path) -> Vec<String> {
+    let below = format!("{}/", wiki.pages_dir());
+    places(wiki, start, typed)
+        .into_iter()
+        .filter_map(|place| inner(wiki, &place))
+        .filter(|path| path.as_str() == wiki.pages_dir() || path.as_str().starts_with(&below))
+        .map(|path| path.to_string())
+        .collect()
+}
+
 fn candidates(wiki: &Wiki, start: &Path, typed: &Path) -> Vec<PagePath> {
+    places(wiki, start, typed)
+        .into_iter()
+        .filter_map(|place| inner(wiki, &place))
+        .filter(|path| wiki.is_page(path.as_str()))
+        .collect()
+}
+
+fn places(wiki: &Wiki, start: &Path, typed: &Path) -> Vec<PathBuf> {
     let pages = wiki.root().join(wiki.pages_dir());
     let mut bases = vec![start, wiki.root(), &pages];
     if typed.starts_with(wiki.pages_dir()) {
@@ -39,10 +58,7 @@ fn candidates(wiki: &Wiki, start: &Path, typed: &Path) -> Vec<PagePath> {
     } else if typed.starts_with(".") || typed.starts_with("..") {
         bases.truncate(1);
     }
-    bases
-        .into_iter()
-        .filter_map(|base| below_root(wiki, &base.join(typed)))
-        .collect()
+    bases.into_iter().map(|base| base.join(typed)).collect()
 }
 
 fn no_page(wiki: &Wiki, start: &Path, typed: &Path) -> CommandError {
@@ -71,7 +87,8 @@ pub(crate) fn pages(
     typed.iter().map(|one| page(wiki, start, one)).collect()
 }
 
-fn below_root(wiki: &Wiki, absolute: &Path) -> Option<PagePath> {
+/// Returns a place's path in the repository.
+fn inner(wiki: &Wiki, absolute: &Path) -> Option<PagePath> {
     let plain = without_dots(absolute)?;
     let inner = if let Ok(inner) = plain.strip_prefix(wiki.root()) {
         inner.to_path_buf()
@@ -81,8 +98,7 @@ fn below_root(wiki: &Wiki, absolute: &Path) -> Option<PagePath> {
         let real = real.join(plain.file_name()?);
         real.strip_prefix(wiki.root()).ok()?.to_path_buf()
     };
-    let path = PagePath::parse(inner.to_str()?).ok()?;
-    wiki.is_page(path.as_str()).then_some(path)
+    PagePath::parse(inner.to_str()?).ok()
 }
 
 /// Takes `.` and `..` out by the text alone, as the pages' folder holds no symbolic links that count.

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use super::Parts;
-use crate::model::{Failure, Job, PagePath, StoreName, Timestamp};
+use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
 use crate::outbox::{Enqueued, Outbox};
 use crate::state::{Receipts, StateDir};
 use crate::stores::git::{Differs, HeadPages};
@@ -40,7 +40,12 @@ pub fn announce(
         let jobs = jobs(head, wiki, receipts, seen.as_deref())?;
         done = outbox.enqueue(&jobs, now)?;
         fail::fail_point!("announce.enqueued");
-        receipts.replace_meta(SEEN, seen.as_deref(), &mark)?;
+        match receipts.replace_meta(SEEN, seen.as_deref(), &mark) {
+            Ok(_) => {}
+            // Announced again by the next one, and merged there: cheaper than letting git wait for a drain that writes.
+            Err(failure) if failure.kind == FailureKind::Busy => {}
+            Err(failure) => return Err(failure),
+        }
     }
     if let Some(hints) = hints {
         hints.answer()?;

@@ -135,7 +135,7 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(options: &'a DrainOptions, parts: &Parts) -> Self {
+    pub(super) fn new(options: &'a DrainOptions, parts: &Parts) -> Self {
         let names = parts.stores.iter().map(|store| store.name());
         Self {
             options,

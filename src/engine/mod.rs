@@ -6,6 +6,7 @@
 //! | [`drain`] | claims, applies, settles, until nothing is due |
 //! | [`verify`] | reads the real stores and names every difference |
 //! | [`announce`] | compares HEAD with what was last seen of it, for hooks |
+//! | [`rename`] | moves pages with the links to them |
 //! | [`alert`] | tells a person once of each incident |
 //! | [`bounds`] | drops the oldest dead letters beyond their bounds |
 
@@ -17,6 +18,7 @@ pub mod bounds;
 pub mod drain;
 mod gate;
 mod opening;
+pub mod rename;
 pub mod report;
 pub mod scan;
 mod verdict;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::alert::{Event, Subject};
 use super::announce;
 use super::drain::{DrainOptions, LEAST_WAIT, Run};
+use super::rename;
 use super::report::{gather, trouble};
 use super::scan::Scan;
 use super::{Parts, Progress};
@@ -25,6 +26,9 @@ impl Run<'_> {
     ) -> Result<(), Failure> {
         let _lock = lock(parts, self.options, progress)?;
         let now = Timestamp::now();
+        if let Some(failure) = rename::half_done(parts) {
+            self.note(None, None, &failure);
+        }
         self.recover(parts, now)?;
         for at in 0..parts.stores.len() {
             let name = parts.stores[at].name();

@@ -217,6 +217,25 @@ pub fn with_write<T>(
     run().map_err(|e| db_failure(doing, &e))
 }
 
+/// As [`with_write`], for what may as well be lost or left: it waits neither for the disk nor for a neighbour who writes.
+///
+/// # Errors
+/// As [`db_failure`] sorts them; `Busy` at once.
+pub(super) fn with_light_write<T>(
+    db: &mut Connection,
+    doing: &str,
+    work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+) -> Result<T, Failure> {
+    let set = |db: &mut Connection, level, handler| {
+        db.busy_handler(handler)?;
+        db.pragma_update(None, "synchronous", level)
+    };
+    set(db, "NORMAL", None).map_err(|e| db_failure(doing, &e))?;
+    let done = with_write(db, doing, work);
+    set(db, "FULL", Some(wait_for_turn)).map_err(|e| db_failure(doing, &e))?;
+    done
+}
+
 /// Sorts an SQLite error into its kind. None of them judges a page.
 #[must_use]
 pub fn db_failure(doing: &str, error: &Error) -> Failure {

@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension as _, params};
 
-use super::db::{db_failure, with_write};
+use super::db::{db_failure, with_light_write, with_write};
 use super::receipts::Receipts;
 use crate::model::{Failure, Labels, PagePath, StoreName};
 
@@ -140,17 +140,18 @@ impl Receipts {
         })
     }
 
-    /// Sets a lasting value where it still is what the caller has read (`None`: not made yet); says whether it was.
+    /// Sets a value where it still is what the caller has read (`None`: not made yet); says whether it was. For what may as
+    /// well be lost or left: it waits neither for the disk nor for a neighbour who writes.
     ///
     /// # Errors
-    /// As [`db_failure`] sorts them.
+    /// As [`db_failure`] sorts them; `Busy` at once.
     pub fn replace_meta(
         &mut self,
         key: &str,
         read: Option<&str>,
         value: &str,
     ) -> Result<bool, Failure> {
-        with_write(&mut self.db, "cannot write wiki.db", |tx| {
+        with_light_write(&mut self.db, "cannot write wiki.db", |tx| {
             let changed = match read {
                 Some(read) => tx.execute(
                     "UPDATE meta SET value = ?3 WHERE key = ?1 AND value = ?2",

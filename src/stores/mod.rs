@@ -116,6 +116,15 @@ pub trait Store {
         Ok(None)
     }
 
+    /// Says what the store has against changing these pages now, where it is known beforehand: for a caller who wants all
+    /// of them changed or none (git: an operation under way, a page that the user has staged otherwise).
+    ///
+    /// # Errors
+    /// When no page at all could be changed; as [`Store::identity`], and `Waiting`.
+    fn objections(&mut self, _pages: &[PagePath]) -> Result<Vec<(PagePath, Failure)>, Failure> {
+        Ok(Vec::new())
+    }
+
     /// Says whether the store is there, at little cost; creates nothing. Always, for a store that can only be asked.
     ///
     /// # Errors

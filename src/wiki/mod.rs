@@ -1,6 +1,7 @@
 //! The pages on disk: which files are pages, walking them, reading and writing them.
 //!
-//! Pages are read and never rewritten; [`Wiki::write`] is for `put`, where the user asks for it.
+//! Pages are read and never rewritten; [`Wiki::write`] is for `put`, [`Wiki::replace`] and [`Wiki::rename`] are for `mv`,
+//! where the user asks for it.
 //! No path leads out of the wiki: symbolic links are never followed, not even by a job that names one.
 
 mod read;

@@ -1,10 +1,12 @@
-//! Writing one page, for `put`.
+//! Writing one page, for `put` and `mv`.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
-use super::Wiki;
-use crate::model::{Failure, FailureKind, PagePath};
+use super::{Reading, Wiki};
+use crate::model::{ContentSha, Failure, FailureKind, PagePath};
 
 impl Wiki {
     /// Writes a page whole: a temporary file beside it, flushed to disk, then renamed over it. Keeps the mode of
@@ -24,25 +26,7 @@ impl Wiki {
             );
         }
         let target = self.absolute(path);
-        let down = |e: io::Error| {
-            Failure::from_error(
-                FailureKind::Down,
-                &format!("cannot write page {:?}", path.as_str()),
-                &e,
-            )
-        };
-        let mut folder = self.root.clone();
-        for part in path.folder().split('/') {
-            folder.push(part);
-            match fs::symlink_metadata(&folder) {
-                Ok(meta) if meta.is_dir() => {}
-                Ok(_) => return Err(rejected(format!("{} is not a folder", folder.display()))),
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                    fs::create_dir(&folder).map_err(down)?;
-                }
-                Err(e) => return Err(down(e)),
-            }
-        }
+        let folder = self.make_folder(path)?;
         let old = match fs::symlink_metadata(&target) {
             Ok(meta) if meta.is_file() => Some(meta),
             Ok(_) => {
@@ -52,32 +36,152 @@ impl Wiki {
                 )));
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-            Err(e) => return Err(down(e)),
+            Err(e) => return Err(unwritable(path, &e)),
         };
-        if old
-            .as_ref()
-            .is_some_and(|meta| meta.len() == bytes.len() as u64)
-            && fs::read(&target).map_err(down)? == bytes
+        if let Some(meta) = &old
+            && meta.len() == bytes.len() as u64
+            && fs::read(&target).map_err(|e| unwritable(path, &e))? == bytes
         {
             return Ok(false);
         }
-        let mut file = tempfile::Builder::new()
-            .prefix(".wiki-sync-")
-            .suffix(".tmp")
-            .tempfile_in(&folder)
-            .map_err(down)?;
-        file.write_all(bytes).map_err(down)?;
-        let permissions = match old {
-            Some(meta) => meta.permissions(),
-            None => new_file_permissions(),
-        };
-        file.as_file().set_permissions(permissions).map_err(down)?;
-        file.as_file().sync_all().map_err(down)?;
-        file.persist(&target).map_err(|e| down(e.error))?;
-        File::open(&folder)
-            .and_then(|folder| folder.sync_all())
-            .map_err(down)?;
+        let permissions = old.map_or_else(new_file_permissions, |meta| meta.permissions());
+        let file = beside(&folder, bytes, permissions).map_err(|e| unwritable(path, &e))?;
+        put_in_place(file, &folder, &target).map_err(|e| unwritable(path, &e))?;
         Ok(true)
+    }
+
+    /// Replaces a page whole, as [`Wiki::write`] does, if it still is what it was; it is read once more just before.
+    ///
+    /// # Errors
+    /// `Busy` when it is no longer the page with the SHA `old`; `Down` when the disk refuses.
+    pub fn replace(&self, path: &PagePath, old: ContentSha, bytes: &[u8]) -> Result<(), Failure> {
+        let target = self.absolute(path);
+        let failed = |e: io::Error| unwritable(path, &e);
+        let changed = || {
+            Failure::new(
+                FailureKind::Busy,
+                format!("page {:?} changed meanwhile", path.as_str()),
+            )
+        };
+        let meta = match fs::symlink_metadata(&target) {
+            Ok(meta) if meta.is_file() => meta,
+            Ok(_) => return Err(changed()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(changed()),
+            Err(e) => return Err(failed(e)),
+        };
+        let folder = self.root.join(path.folder());
+        let file = beside(&folder, bytes, meta.permissions()).map_err(failed)?;
+        match self.read(path) {
+            Reading::Page { sha, .. } if sha == old => {}
+            Reading::Page { .. } | Reading::Absent | Reading::Bad { .. } => return Err(changed()),
+        }
+        put_in_place(file, &folder, &target).map_err(failed)
+    }
+
+    /// Renames a page's file, making the folders it needs; never over anything that is there.
+    ///
+    /// # Errors
+    /// `Rejected` when something has the new name, or is in the way of its folders; `Busy` when the page is gone; `Down`
+    /// when the disk refuses.
+    pub fn rename(&self, from: &PagePath, to: &PagePath) -> Result<(), Failure> {
+        let failed = |e: &io::Error| unwritable(to, e);
+        let folder = self.make_folder(to)?;
+        let (old, new) = (self.absolute(from), self.absolute(to));
+        let renamed = match fs::symlink_metadata(&new) {
+            // Another spelling of the very file, on a file system that folds case.
+            Ok(meta) if is_same_file(&old, &meta) => fs::rename(&old, &new),
+            Ok(_) | Err(_) => rename_to_nothing(&old, &new),
+        };
+        match renamed {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(Failure::new(
+                    FailureKind::Rejected,
+                    format!("{:?} is there already", to.as_str()),
+                ));
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(Failure::new(
+                    FailureKind::Busy,
+                    format!("page {:?} is gone", from.as_str()),
+                ));
+            }
+            Err(e) => return Err(failed(&e)),
+        }
+        for folder in [folder, self.root.join(from.folder())] {
+            File::open(&folder)
+                .and_then(|folder| folder.sync_all())
+                .map_err(|e| failed(&e))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the folder of a page, with those above it; no link is followed.
+    fn make_folder(&self, path: &PagePath) -> Result<PathBuf, Failure> {
+        let mut folder = self.root.clone();
+        for part in path.folder().split('/') {
+            folder.push(part);
+            match fs::symlink_metadata(&folder) {
+                Ok(meta) if meta.is_dir() => {}
+                Ok(_) => {
+                    return Err(Failure::new(
+                        FailureKind::Rejected,
+                        format!("{} is not a folder", folder.display()),
+                    ));
+                }
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                    fs::create_dir(&folder).map_err(|e| unwritable(path, &e))?;
+                }
+                Err(e) => return Err(unwritable(path, &e)),
+            }
+        }
+        Ok(folder)
+    }
+}
+
+fn unwritable(path: &PagePath, error: &io::Error) -> Failure {
+    let doing = format!("cannot write page {:?}", path.as_str());
+    Failure::from_error(FailureKind::Down, &doing, error)
+}
+
+/// Writes a temporary file in a folder and brings it to the disk.
+fn beside(
+    folder: &Path,
+    bytes: &[u8],
+    permissions: fs::Permissions,
+) -> io::Result<tempfile::NamedTempFile> {
+    let mut file = tempfile::Builder::new()
+        .prefix(".wiki-sync-")
+        .suffix(".tmp")
+        .tempfile_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().set_permissions(permissions)?;
+    file.as_file().sync_all()?;
+    Ok(file)
+}
+
+fn put_in_place(file: tempfile::NamedTempFile, folder: &Path, target: &Path) -> io::Result<()> {
+    file.persist(target).map_err(|e| e.error)?;
+    File::open(folder)?.sync_all()
+}
+
+fn is_same_file(old: &Path, new: &fs::Metadata) -> bool {
+    // Of two names in one folder of a file with two links a rename does nothing.
+    fs::symlink_metadata(old)
+        .is_ok_and(|old| (old.dev(), old.ino()) == (new.dev(), new.ino()) && new.nlink() == 1)
+}
+
+/// Renames a file to a name that nothing has, in one step where the file system can.
+fn rename_to_nothing(old: &Path, new: &Path) -> io::Result<()> {
+    let there = rustix::fs::CWD;
+    match rustix::fs::renameat_with(there, old, there, new, rustix::fs::RenameFlags::NOREPLACE) {
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
+            if fs::symlink_metadata(new).is_ok() {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            fs::rename(old, new)
+        }
+        other => Ok(other?),
     }
 }
 

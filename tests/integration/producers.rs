@@ -1,18 +1,16 @@
 //! Producers that are no programs of ours feed a drain that runs: `redis-cli`, and Python's client as the ancestor's did.
 
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::json;
 use wiki_sync::testing::RedisServer;
 
+use crate::python::python;
 use crate::redis::{Ended, LIST, assert_adds_up, on_redis, push, until};
 use crate::wiki::Wiki;
 
 const DEAD: &str = "deep-wiki:outbox:dlq";
-/// Where `scripts/test` has put a Python with the `redis` package.
-const PYTHON: &str = "WIKI_SYNC_TEST_PYTHON";
 const SOON: Duration = Duration::from_mins(1);
 
 /// What the ancestor's producers do, and what they do wrong.
@@ -29,17 +27,6 @@ pipe.rpush("deep-wiki:outbox", json.dumps({"output_path": "wiki-output/first.md"
 pipe.execute()
 print(redis.__version__)
 "#;
-
-/// Returns the Python that has the package; where nobody promised one, says so loudly.
-fn python() -> Option<PathBuf> {
-    let Some(python) = std::env::var_os(PYTHON) else {
-        eprintln!(
-            "NOT SHOWN: Python's redis client feeds a drain. {PYTHON} is not set: run scripts/test, which installs the client, or read there why it could not"
-        );
-        return None;
-    };
-    Some(python.into())
-}
 
 fn running(wiki: &Wiki) -> Ended {
     let drain = wiki
@@ -59,7 +46,7 @@ fn first() -> Wiki {
 
 #[test]
 fn pythons_client_feeds_a_running_drain_and_its_junk_stops_nobody() {
-    let Some(python) = python() else {
+    let Some(python) = python("Python's redis client feeds a drain") else {
         return;
     };
     let server = RedisServer::start();

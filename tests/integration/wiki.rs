@@ -140,6 +140,13 @@ impl Wiki {
         ran.out
     }
 
+    /// Returns git as a command, to be started beside others.
+    pub(crate) fn git_command(&self, args: &[&str]) -> Command {
+        let mut command = self.command(Path::new("git"));
+        command.args(args);
+        command
+    }
+
     /// Runs git, whatever comes of it.
     pub(crate) fn try_git(&self, args: &[&str]) -> Ran {
         Ran::of(self.command(Path::new("git")).args(args).output().unwrap())

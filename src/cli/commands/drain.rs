@@ -43,7 +43,7 @@ pub(crate) struct DrainArgs {
 }
 
 /// Reads a number of seconds, at most a year.
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     const YEAR: f64 = 365.0 * 86_400.0;
     match text.parse() {
         Ok(seconds) if (0.0..=YEAR).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),

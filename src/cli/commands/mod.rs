@@ -10,6 +10,7 @@ pub(super) mod graph;
 mod hook;
 mod hooks;
 mod init;
+mod mv;
 mod put;
 pub(super) mod search;
 mod status;
@@ -29,6 +30,7 @@ pub(crate) enum Command {
     Status(status::StatusArgs),
     Search(search::SearchArgs),
     Verify(verify::VerifyArgs),
+    Mv(mv::MvArgs),
     /// Ask the graph who links to whom
     #[command(subcommand)]
     Graph(graph::GraphCommand),
@@ -54,6 +56,7 @@ impl Command {
             Self::Status(args) => status::run(&args, cx),
             Self::Search(args) => search::run(&args, cx),
             Self::Verify(args) => verify::run(&args, cx),
+            Self::Mv(args) => mv::run(&args, cx),
             Self::Graph(command) => graph::run(&command, cx),
             Self::Dlq(command) => dlq::run(command, cx),
             Self::Hooks(command) => hooks::run(&command, cx),

@@ -1,5 +1,7 @@
 //! What a link's destination says: target and anchor, or somewhere outside the wiki.
 
+use std::borrow::Cow;
+
 use pulldown_cmark::{Event, Parser};
 
 /// Splits the destination of a Markdown link (entities and escapes already resolved) into target and anchor,
@@ -54,35 +56,61 @@ pub(super) fn unescaped(raw: &str) -> String {
 fn unescaped_halves(raw: &str) -> (String, Option<String>) {
     let mut first = String::with_capacity(raw.len());
     let mut second: Option<String> = None;
-    let mut rest = raw;
-    while let Some(char) = rest.chars().next() {
-        if char == '#' && second.is_none() {
+    for (at, text) in pieces(raw) {
+        if second.is_none() && is_bare_hash(raw, at) {
             second = Some(String::new());
-            rest = &rest[1..];
             continue;
         }
-        let half = second.as_mut().unwrap_or(&mut first);
-        let mut len = char.len_utf8();
-        match char {
-            '\\' => match rest[1..].chars().next() {
-                Some(next) if next.is_ascii_punctuation() => {
-                    half.push(next);
-                    len += 1;
-                }
-                _ => half.push('\\'),
-            },
-            '&' => match entity(rest) {
-                Some((text, entity_len)) => {
-                    half.push_str(&text);
-                    len = entity_len;
-                }
-                None => half.push('&'),
-            },
-            _ => half.push(char),
-        }
-        rest = &rest[len..];
+        second.as_mut().unwrap_or(&mut first).push_str(&text);
     }
     (first, second)
+}
+
+fn is_bare_hash(raw: &str, at: usize) -> bool {
+    raw.as_bytes().get(at) == Some(&b'#')
+}
+
+/// Returns the length of a wikilink's target in its raw inside: up to the anchor.
+pub(super) fn wikilink_target_len(raw: &str) -> usize {
+    let anchor = pieces(raw).find(|(at, _)| is_bare_hash(raw, *at));
+    anchor.map_or(raw.len(), |(at, _)| at)
+}
+
+/// Returns the length of the path in a raw Markdown destination: up to the query or the anchor, as [`of_markdown`] finds
+/// them once entities and escapes are resolved.
+pub(super) fn markdown_path_len(raw: &str) -> usize {
+    let end = pieces(raw).find(|(_, text)| text.contains(['#', '?']));
+    end.map_or(raw.len(), |(at, _)| at)
+}
+
+/// Returns each piece of a raw text with its offset, entities and backslash escapes resolved.
+fn pieces(raw: &str) -> impl Iterator<Item = (usize, Cow<'_, str>)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = &raw[at..];
+        let char = rest.chars().next()?;
+        let mut len = char.len_utf8();
+        let mut text = Cow::Borrowed(&rest[..len]);
+        match char {
+            '\\' => {
+                let next = rest[1..].chars().next();
+                if next.is_some_and(|next| next.is_ascii_punctuation()) {
+                    text = Cow::Borrowed(&rest[1..2]);
+                    len = 2;
+                }
+            }
+            '&' => {
+                if let Some((resolved, entity_len)) = entity(rest) {
+                    text = Cow::Owned(resolved);
+                    len = entity_len;
+                }
+            }
+            _ => {}
+        }
+        let from = at;
+        at += len;
+        Some((from, text))
+    })
 }
 
 /// Returns what the entity at the start of `text` stands for, and its length in bytes.

@@ -5,6 +5,7 @@
 //! walk                 the Markdown parser's events: headings, Markdown links, where text is no text
 //! wikilinks, tags      found in the source, outside of what walk masks
 //! sections             the source, cut at headings
+//! rewrite, spell       links given other targets, for `mv`
 //! ```
 //!
 //! The time is linear in the text's length, and the memory bounded by it, whatever the text is.
@@ -17,8 +18,10 @@ mod hostile;
 mod lines;
 mod nesting;
 mod parse;
+mod rewrite;
 mod sections;
 mod spans;
+mod spell;
 mod tags;
 mod walk;
 mod wikilinks;
@@ -29,6 +32,7 @@ use std::ops::Range;
 
 pub use fold_key::fold_key;
 pub use parse::{MAX_HEADINGS, MAX_LINKS, MAX_TAGS, MAX_TITLE_CHARS};
+pub use rewrite::{Destinations, Edit, Unwritable, edited, inverse};
 pub use sections::{MAX_SECTION_CHARS, MAX_TRAIL_CHARS};
 
 /// Changes when a page would be parsed to something else than before: part of the fingerprints of graph

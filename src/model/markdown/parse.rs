@@ -111,7 +111,7 @@ impl Document {
 }
 
 /// Makes each lone `\r` a `\n`, which Markdown says it is and which moves no offset.
-fn with_common_line_ends(text: &str) -> Cow<'_, str> {
+pub(super) fn with_common_line_ends(text: &str) -> Cow<'_, str> {
     let mut rest = text;
     let lone = |text: &str| -> Option<usize> {
         text.match_indices('\r')

@@ -21,6 +21,8 @@ pub(super) struct Walk<'a> {
     /// Code, HTML, mathematics, reference definitions and the destinations of links: no wikilink and no tag
     /// stands there.
     pub(super) masks: Spans,
+    /// Tables: a `|` in them is written `\|`.
+    pub(super) tables: Vec<Range<usize>>,
 }
 
 /// A heading, with its text in pieces since wikilinks in it are found later.
@@ -43,6 +45,10 @@ pub(super) struct FoundLink {
     pub(super) range: Range<usize>,
     /// Whether it is an image.
     pub(super) image: bool,
+    /// Where its text ends, or a little before.
+    pub(super) text_end: usize,
+    /// The definition that tells where it leads, of a link by reference.
+    pub(super) definition: Option<Range<usize>>,
     /// The link, where it leads into the wiki. Its line is yet to be told.
     pub(super) link: Option<Link>,
 }
@@ -63,14 +69,14 @@ pub(super) fn walk(body: &str) -> Walk<'_> {
         | Options::ENABLE_STRIKETHROUGH
         | Options::ENABLE_TASKLISTS
         | Options::ENABLE_MATH;
-    let events = Parser::new_ext(body, options).into_offset_iter();
+    let mut events = Parser::new_ext(body, options).into_offset_iter();
     let definitions = events.reference_definitions().iter();
     let mut masks: Vec<Range<usize>> = definitions.map(|(_, link)| link.span.clone()).collect();
     let mut found = Walk::default();
     let mut open: Vec<Open> = Vec::new();
     let mut in_heading = false;
     let mut depth = 0_usize;
-    for (event, range) in events {
+    while let Some((event, range)) = events.next() {
         let closes = matches!(event, Event::End(TagEnd::Link | TagEnd::Image));
         if let Some(open) = open.last_mut().filter(|_| !closes) {
             open.text_end = open.text_end.max(range.end);
@@ -90,19 +96,29 @@ pub(super) fn walk(body: &str) -> Walk<'_> {
                 in_heading = false;
                 continue;
             }
-            Event::Start(Tag::Link {
-                link_type,
-                dest_url,
-                ..
-            }) => {
+            Event::Start(
+                ref tag @ (Tag::Link {
+                    link_type,
+                    ref dest_url,
+                    ref id,
+                    ..
+                }
+                | Tag::Image {
+                    link_type,
+                    ref dest_url,
+                    ref id,
+                    ..
+                }),
+            ) => {
                 if matches!(link_type, LinkType::Autolink | LinkType::Email) {
                     masks.push(range.clone());
                 }
-                begin(&mut open, &mut found.links, false, &dest_url, range);
-                continue;
-            }
-            Event::Start(Tag::Image { dest_url, .. }) => {
-                begin(&mut open, &mut found.links, true, &dest_url, range);
+                let image = matches!(tag, Tag::Image { .. });
+                let definition = by_reference(link_type, id)
+                    .and_then(|id| events.reference_definitions().get(id))
+                    .map(|definition| definition.span.clone());
+                let links = &mut found.links;
+                begin(&mut open, links, image, dest_url, (range, definition));
                 continue;
             }
             Event::End(TagEnd::Link | TagEnd::Image) => {
@@ -127,6 +143,9 @@ pub(super) fn walk(body: &str) -> Walk<'_> {
                 continue;
             }
             Event::Start(tag) => {
+                found
+                    .tables
+                    .extend(matches!(tag, Tag::Table(_)).then_some(range));
                 depth += usize::from(is_container(tag.to_end()));
                 continue;
             }
@@ -163,12 +182,18 @@ fn append(label: &mut String, text: &str) {
     }
 }
 
+/// Returns the name of the definition that a link refers to.
+fn by_reference(kind: LinkType, id: &str) -> Option<&str> {
+    use LinkType::{Collapsed, Reference, Shortcut};
+    matches!(kind, Reference | Collapsed | Shortcut).then_some(id)
+}
+
 fn begin(
     open: &mut Vec<Open>,
     links: &mut Vec<FoundLink>,
     image: bool,
     destination: &str,
-    range: Range<usize>,
+    (range, definition): (Range<usize>, Option<Range<usize>>),
 ) {
     open.push(Open {
         index: links.len(),
@@ -180,11 +205,14 @@ fn begin(
     links.push(FoundLink {
         range,
         image,
+        text_end: 0,
+        definition,
         link: None,
     });
 }
 
 fn close(links: &mut [FoundLink], closed: Open) {
+    links[closed.index].text_end = closed.text_end;
     let Some((target, anchor)) = destination::of_markdown(&closed.destination) else {
         return;
     };

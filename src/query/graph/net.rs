@@ -11,7 +11,7 @@ use petgraph::Direction::{Incoming, Outgoing};
 use petgraph::graph::{DiGraph, EdgeReference, NodeIndex};
 use petgraph::unionfind::UnionFind;
 use petgraph::visit::{EdgeRef as _, NodeIndexable as _};
-use rusqlite::Connection;
+use rusqlite::{Connection, TransactionBehavior};
 
 use super::{More, Row, failed};
 use crate::model::Failure;
@@ -78,7 +78,7 @@ impl Net {
     }
 
     fn read(db: &mut Connection) -> rusqlite::Result<Self> {
-        let snapshot = db.transaction()?;
+        let snapshot = db.transaction_with_behavior(TransactionBehavior::Deferred)?;
         let mut net = Self::default();
         let mut nodes =
             snapshot.prepare("SELECT node, kind, name FROM graph_nodes ORDER BY node")?;

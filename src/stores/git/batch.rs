@@ -17,7 +17,7 @@ use super::repo::{self, Head};
 use super::stamp::Stamp;
 use super::tree::HeadTree;
 use super::{GitStore, failure_of, recover};
-use crate::model::{Change, Failure, FailureKind};
+use crate::model::{Change, Failure, FailureKind, PagePath};
 use crate::stores::{Applied, Outcome};
 
 /// The repository as a plan was made from it.
@@ -146,6 +146,33 @@ impl GitStore {
         Ok(outcomes
             .map(|outcome| outcome.expect("each change is sorted or moved"))
             .collect())
+    }
+
+    /// Says what keeps these pages from being committed once they have changed.
+    pub(super) fn objections_to(
+        &self,
+        repo: &Repository,
+        tools: &Tools,
+        pages: &[PagePath],
+    ) -> Result<Vec<(PagePath, Failure)>, Halt> {
+        let (ground, _) = self.look(repo, tools, &[])?;
+        self.check_may_commit(repo, tools, &ground)?;
+        let mut planner = Planner {
+            root: &self.root,
+            repo,
+            tools,
+            index: &ground.index,
+            head: ground.tree,
+            folders: HashMap::new(),
+            is_page: &*self.settings.is_page,
+        };
+        let mut objections = Vec::new();
+        for page in pages {
+            if let Some(failure) = planner.objection(page)? {
+                objections.push((page.clone(), failure));
+            }
+        }
+        Ok(objections)
     }
 
     /// Says why nothing may be committed here now.

@@ -383,6 +383,13 @@ impl Store for GitStore {
         Ok(ignored.then(|| "ignored by git".to_owned()))
     }
 
+    fn objections(&mut self, pages: &[PagePath]) -> Result<Vec<(PagePath, Failure)>, Failure> {
+        self.cached = None;
+        let repo = repo::open(&self.root)?;
+        let tools = Tools::new(&self.root, self.settings.program_wait, false);
+        self.objections_to(&repo, &tools, pages).map_err(failure_of)
+    }
+
     fn tally(&self) -> Tally {
         Tally {
             commit: self.last_commit.clone(),

@@ -253,6 +253,26 @@ impl Planner<'_, '_> {
         }))))
     }
 
+    /// Says what of the user's keeps us from a page that is yet to change: a place of its own in a conflict, or
+    /// another content staged than HEAD holds.
+    ///
+    /// # Errors
+    /// When the repository cannot be read.
+    pub(super) fn objection(&mut self, page: &PagePath) -> Result<Option<Failure>, Failure> {
+        let path = page.as_str();
+        if let Some(why) = self.folder_trouble(page.folder()) {
+            return Ok(Some(rejected(path, why)));
+        }
+        if let Some(failure) = self.entry_trouble(path) {
+            return Ok(Some(failure));
+        }
+        let in_head = self.head.at(path)?.filter(|held| !held.is_folder());
+        let entry = self.index.at(path).first();
+        let before = entry.map(held_of);
+        let staged = before != in_head && !entry.is_some_and(Entry::is_intent_to_add);
+        Ok(staged.then(|| staged_otherwise(path, before)))
+    }
+
     /// Says what keeps us from a page's entry in the index.
     fn entry_trouble(&self, path: &str) -> Option<Failure> {
         let entries = self.index.at(path);

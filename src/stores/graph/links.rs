@@ -10,14 +10,14 @@ use super::rows::{self, Derived};
 
 /// A link as it stands in the database.
 pub(super) struct StoredLink {
-    path: String,
-    ordinal: i64,
-    kind: String,
-    target: String,
-    leads_to: String,
-    dst: Option<String>,
-    how: Option<String>,
-    ambiguous: i64,
+    pub(super) path: String,
+    pub(super) ordinal: i64,
+    pub(super) kind: String,
+    pub(super) target: String,
+    pub(super) leads_to: String,
+    pub(super) dst: Option<String>,
+    pub(super) how: Option<String>,
+    pub(super) ambiguous: i64,
 }
 
 const STORED_LINK: &str =

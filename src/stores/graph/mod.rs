@@ -13,6 +13,7 @@
 //! | `plan.rs` | what a target may mean: the places to look, best first, and the keys to wait under |
 //! | `resolve.rs` | the look-up of these places in the database |
 //! | `rows.rs` | a page as rows, and the digest over them |
+//! | `what_if.rs` | where links would lead if pages changed |
 
 mod find;
 mod links;
@@ -22,6 +23,7 @@ mod resolve;
 mod rows;
 #[cfg(test)]
 mod tests;
+mod what_if;
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -31,6 +33,7 @@ pub(crate) use self::find::{find_pages, placeholder_key};
 use self::links::{Links, StoredLink, wrongly_resolved};
 use self::names::{Root, place_keys};
 use self::rows::Derived;
+pub use self::what_if::{By, Leads, Moved, WhatIf};
 use super::{Applied, Holding, Identity, Outcome, Store};
 use crate::model::markdown::PARSER_VERSION;
 use crate::model::{Change, Failure, Page, StoreName};
@@ -131,7 +134,7 @@ impl Store for GraphStore {
             .collect();
         let root = &self.root;
         let written = with_write(&mut self.db, "cannot write the graph", |tx| {
-            let written = apply_batch(tx, root, &steps)?;
+            let written = apply_batch(tx, root, &steps, &mut |_| ())?;
             set_meta(tx, "epoch", &epoch.to_string())?;
             fail::fail_point!("graph.before_commit");
             Ok(written)
@@ -184,11 +187,13 @@ fn set_meta(db: &Connection, key: &str, value: &str) -> rusqlite::Result<()> {
 }
 
 /// Puts and removes pages, then resolves their links and those that wait for a name that came or went.
-/// Returns for each step whether it changed anything.
+/// Returns for each step whether it changed anything; `moved` hears of each other page's link that now leads elsewhere, as
+/// it stood before.
 fn apply_batch(
     tx: &Transaction<'_>,
     root: &Root,
     steps: &[(&str, Option<Derived<'_>>)],
+    moved: &mut dyn FnMut(StoredLink),
 ) -> rusqlite::Result<Vec<bool>> {
     let mut keys = BTreeSet::new();
     let mut changed = Vec::with_capacity(steps.len());
@@ -209,8 +214,10 @@ fn apply_batch(
     for (path, ordinal) in waiting(tx, &keys)? {
         if !fresh.contains(path.as_str()) {
             let kept = StoredLink::one(tx, &path, ordinal)?;
-            if let Some(kept) = kept {
-                links.again(root, &kept)?;
+            if let Some(kept) = kept
+                && links.again(root, &kept)?
+            {
+                moved(kept);
             }
         }
     }
