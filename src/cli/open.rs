@@ -6,8 +6,8 @@ use super::error::CommandError;
 use super::root::{self, Root};
 use crate::config::{Commits, Config, FILE_NAME, Layers};
 use crate::engine::Parts;
-use crate::engine::alert::{Alerts, Secret, TOKEN_VARIABLE};
-use crate::model::{Failure, FailureKind, StoreName, Timestamp};
+use crate::engine::alert::{Alerts, TOKEN_VARIABLE};
+use crate::model::{Failure, FailureKind, Secret, StoreName, Timestamp};
 use crate::outbox::Outbox;
 use crate::state::{Receipts, StateDir};
 use crate::stores::Store;
@@ -313,7 +313,7 @@ mod wired {
         } else {
             // The database was lost: the points that are there keep their wiki's id, else they would be
             // nobody's and stay for good.
-            let adopted = adopted_wiki_id(url, &ws.state, settings.wait)?;
+            let adopted = adopted_wiki_id(&settings, &ws.state)?;
             receipts.meta(WIKI_ID, || {
                 adopted.unwrap_or_else(|| Uuid::new_v4().to_string())
             })?

@@ -12,10 +12,10 @@ use ureq::http::Uri;
 use ureq::{Agent, Proxy};
 
 use super::settings::{
-    Channel, KIND_VARIABLE, Secret, TITLE_VARIABLE, TOKEN_VARIABLE, is_loopback,
+    Channel, KIND_VARIABLE, TITLE_VARIABLE, TOKEN_VARIABLE, is_loopback, telegram_url,
 };
 use super::text::Message;
-use crate::model::Timestamp;
+use crate::model::{Secret, Timestamp};
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -108,7 +108,7 @@ impl Sender {
                     // Else `a.md` is taken for a link into the domain of Moldova, and shown with a picture of it.
                     "link_preview_options": {"is_disabled": true},
                 });
-                self.post(&token.telegram_url(&base_url), &body, &token)
+                self.post(&telegram_url(&base_url, &token), &body, &token)
             }
             Channel::Webhook { url } => {
                 let body = json!({

@@ -1,12 +1,11 @@
 //! Which channels there are, from settings and the secret token.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ureq::http::Uri;
 
-use crate::model::{Failure, FailureKind};
+use crate::model::{Failure, FailureKind, Secret};
 
 /// The environment variable that holds the Telegram bot's token.
 pub const TOKEN_VARIABLE: &str = "WIKI_SYNC_ALERT_TELEGRAM_TOKEN";
@@ -41,29 +40,6 @@ impl Default for AlertSettings {
             token_file: String::new(),
             webhook_url: String::new(),
         }
-    }
-}
-
-/// A text that is never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Takes a text, without white space around it.
-    #[must_use]
-    pub fn new(text: &str) -> Self {
-        Self(text.trim().into())
-    }
-
-    /// Returns a text with every appearance of the secret hidden.
-    pub(super) fn hide(&self, text: &str) -> String {
-        text.replace(&self.0, "***")
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
     }
 }
 
@@ -105,18 +81,13 @@ impl Channel {
     }
 }
 
-impl Secret {
-    pub(super) fn telegram_url(&self, base_url: &str) -> String {
-        format!(
-            "{}/bot{}/sendMessage",
-            base_url.trim_end_matches('/'),
-            self.0
-        )
-    }
-
-    pub(super) fn reveal(&self) -> &str {
-        &self.0
-    }
+/// Returns where a message of the bot is posted.
+pub(super) fn telegram_url(base_url: &str, token: &Secret) -> String {
+    format!(
+        "{}/bot{}/sendMessage",
+        base_url.trim_end_matches('/'),
+        token.reveal()
+    )
 }
 
 impl AlertSettings {
@@ -168,7 +139,7 @@ impl AlertSettings {
         };
         // It becomes part of a URL, and must not lead elsewhere.
         let is_token = |c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '_' | '-');
-        if token.0.is_empty() || !token.0.chars().all(is_token) {
+        if token.reveal().is_empty() || !token.reveal().chars().all(is_token) {
             return Err(wrong("the Telegram token is none").hint(
                 "a token is letters, digits, `_`, `-` and one `:`, as the BotFather gave it",
             ));

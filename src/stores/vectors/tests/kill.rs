@@ -38,7 +38,11 @@ fn child_that_writes_until_it_is_killed() {
         if epoch % 2 == 0 {
             // Moments like any other to be killed in: closing, opening, optimising.
             drop(store);
-            let mut edge = crate::stores::vectors::edge::Edge::new(&state, Duration::from_secs(20));
+            let mut edge = crate::stores::vectors::edge::Edge::new(
+                &state,
+                Duration::from_secs(20),
+                Shape::default(),
+            );
             assert!(edge.ready(false).expect("ready"));
             edge.optimize().expect("optimised");
             store = VectorStore::over(Box::new(edge), settings("wiki-1"));

@@ -300,7 +300,7 @@ fn points_deleted_or_damaged_behind_our_back_show_in_the_inventory_and_are_heale
 
 /// A store whose points all lie in a segment that an optimisation made read-only.
 fn optimised(root: &TempDir, pages: &[Page]) -> VectorStore {
-    let mut edge = super::edge::Edge::new(&state(root), Duration::from_secs(20));
+    let mut edge = super::edge::Edge::new(&state(root), Duration::from_secs(20), Shape::default());
     assert!(edge.ready(true).expect("ready"));
     let deriving = store(root);
     let points = pages.iter().flat_map(|page| deriving.points_of(page));

@@ -50,7 +50,7 @@ fn asking_what_is_held_and_searching_create_nothing() {
     let mut store = store(&root);
     assert!(store.inventory().expect("inventory").is_empty());
     assert!(store.search("x", 5).expect("searched").is_empty());
-    let adopted = adopted_wiki_id(EDGE_URL, &state(&root), Duration::ZERO).expect("asked");
+    let adopted = adopted_wiki_id(&settings(""), &state(&root)).expect("asked");
     assert_eq!(adopted, None);
     assert!(!state(&root).path().exists());
 }
@@ -60,7 +60,7 @@ fn the_wikis_id_can_be_read_back_when_the_rest_of_the_state_is_lost() {
     let root = TempDir::new().expect("a folder");
     store_of(&root, "old").identity().expect("identity");
     put(&mut store(&root), 3, vec![page("w/a.md", "x")]);
-    let adopted = adopted_wiki_id(EDGE_URL, &state(&root), Duration::from_secs(5)).expect("asked");
+    let adopted = adopted_wiki_id(&settings(""), &state(&root)).expect("asked");
     assert_eq!(adopted.as_deref(), Some("wiki-1"));
 }
 
@@ -171,8 +171,7 @@ fn the_wal_keeps_one_closed_file_over_an_opening_and_no_later_write_is_lost() {
         )]),
         ..Meta {
             wiki: format!("large-{n}"),
-            id: String::new(),
-            epoch: 0,
+            ..Meta::default()
         }
         .to_point("")
     };
