@@ -7,6 +7,8 @@ mod kill;
 pub mod outbox_contract;
 #[cfg(test)]
 mod protocol;
+#[cfg(all(feature = "edge", feature = "server"))]
+pub mod qdrant_server;
 mod redis_server;
 
 #[cfg(feature = "testing")]

@@ -82,6 +82,12 @@ pub(super) trait Engine: Send {
     /// Deletes the points of these pages of a wiki, those in `keep` excepted.
     fn delete_except(&mut self, wiki: &str, paths: &[&str], keep: &[Uuid]) -> Result<(), Failure>;
 
+    /// Says whether the store that was found ready has dense vectors of the shape: a reader may come before they are
+    /// added.
+    fn has_dense(&self) -> bool {
+        true
+    }
+
     /// Returns points of a wiki, at most as many as asked for, best first: those that share a token with the words asked
     /// for, and those whose dense vectors are the nearest.
     fn query(&mut self, ask: &Ask<'_>) -> Result<Vec<(f32, Point)>, Failure>;

@@ -20,6 +20,8 @@ mod edge;
 mod engine;
 mod point;
 mod search;
+#[cfg(feature = "server")]
+mod server;
 mod shape;
 #[cfg(all(test, feature = "edge"))]
 mod tests;
@@ -178,15 +180,17 @@ fn unfit_shape(place: &str, found: &Found, wanted: &Dense) -> Failure {
     .hint(REBUILD)
 }
 
+#[cfg(not(all(feature = "edge", feature = "server")))]
+fn not_built(what: &str, feature: &str) -> Failure {
+    Failure::new(
+        FailureKind::Refused,
+        format!("this wiki-sync was built without {what}"),
+    )
+    .hint(format!("build it with the feature {feature:?}"))
+}
+
 fn open_engine(settings: &VectorSettings, state: &StateDir) -> Result<Box<dyn Engine>, Failure> {
     let VectorSettings { url, .. } = settings;
-    let missing = |what: &str, feature: &str| {
-        Err(Failure::new(
-            FailureKind::Refused,
-            format!("this wiki-sync was built without {what}"),
-        )
-        .hint(format!("build it with the feature {feature:?}")))
-    };
     if url == EDGE_URL {
         #[cfg(feature = "edge")]
         return Ok(Box::new(edge::Edge::new(
@@ -195,12 +199,19 @@ fn open_engine(settings: &VectorSettings, state: &StateDir) -> Result<Box<dyn En
             settings.shape.clone(),
         )));
         #[cfg(not(feature = "edge"))]
-        return missing("its embedded vector engine", "edge");
+        return Err(not_built("its embedded vector engine", "edge"));
     }
     if url.starts_with("http://") || url.starts_with("https://") {
-        return missing("the client of a Qdrant server", "server");
+        #[cfg(feature = "server")]
+        return Ok(Box::new(server::Server::new(
+            url,
+            &settings.server,
+            settings.shape.clone(),
+        )?));
+        #[cfg(not(feature = "server"))]
+        return Err(not_built("the client of a Qdrant server", "server"));
     }
-    let _ = (state, missing);
+    let _ = state;
     Err(Failure::new(
         FailureKind::Refused,
         format!("vectors.url {url:?} names no vector engine"),

@@ -97,13 +97,16 @@ impl VectorStore {
     pub fn ask(&mut self, question: &Question<'_>) -> Result<Answer, Failure> {
         let words = bm25::query(question.text);
         let words = (!words.is_empty()).then_some(&words);
-        let meaning = question
-            .meaning
-            .filter(|_| self.settings.shape.dense.is_some());
-        if (words.is_none() && meaning.is_none())
-            || question.limit == 0
+        if question.limit == 0
+            || (words.is_none() && question.meaning.is_none())
             || !self.engine.ready(false)?
         {
+            return Ok(Answer::default());
+        }
+        let meaning = question
+            .meaning
+            .filter(|_| self.settings.shape.dense.is_some() && self.engine.has_dense());
+        if words.is_none() && meaning.is_none() {
             return Ok(Answer::default());
         }
         if meaning.is_some()
