@@ -72,7 +72,7 @@ pub struct ServerSettings {
 impl Default for ServerSettings {
     fn default() -> Self {
         Self {
-            collection: "wiki".into(),
+            collection: "wiki-sync".into(),
             api_key: None,
             timeout: Duration::from_secs(30),
         }
@@ -100,6 +100,12 @@ pub struct VectorSettings {
 }
 
 impl VectorSettings {
+    /// Says whether others write to the same place: it is a server.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.url != EDGE_URL
+    }
+
     /// Makes the settings of the embedded engine, with half a minute of patience.
     #[must_use]
     pub fn embedded(wiki_id: impl Into<String>, repo_name: impl Into<String>) -> Self {
@@ -145,11 +151,10 @@ pub fn adopted_wiki_id(
     if !engine.ready(false)? {
         return Ok(None);
     }
-    let is_shared = settings.url != EDGE_URL;
     let mut last: Option<Meta> = None;
     engine.metas(&mut |point| {
         if let Some(meta) = Meta::from_point(&point)
-            && (!is_shared || meta.belongs == settings.belongs)
+            && (!settings.is_shared() || meta.belongs == settings.belongs)
             && last.as_ref().is_none_or(|last| meta.epoch > last.epoch)
         {
             last = Some(meta);
@@ -238,6 +243,8 @@ impl VectorStore {
         if let Some(dense) = &settings.shape.dense {
             fingerprint.push_str(", dense ");
             fingerprint.push_str(&dense.model);
+            fingerprint.push(' ');
+            fingerprint.push_str(&dense.dimension.to_string());
         }
         Self {
             settings,
@@ -264,8 +271,16 @@ impl VectorStore {
     /// Returns the meta point, made anew where there is none; ready for writing.
     fn meta_or_new(&mut self) -> Result<Meta, Failure> {
         self.engine.ready(true)?;
-        if let Some(meta) = self.meta()? {
-            self.check(&meta)?;
+        if let Some(found) = self.meta()? {
+            self.check(&found)?;
+            // A checkout that was moved is named anew at once, by which its points are found if its state is lost.
+            let meta = Meta {
+                belongs: self.settings.belongs.clone(),
+                ..found.clone()
+            };
+            if meta != found {
+                self.write_meta(&meta)?;
+            }
             self.engine.note(&meta)?;
             return Ok(meta);
         }
@@ -419,11 +434,12 @@ impl Store for VectorStore {
 
     fn identity(&mut self) -> Result<Identity, Failure> {
         // A drain that has nothing to do shall not open the engine to learn that it is still there.
-        let meta = match self.engine.glance(&self.settings.wiki_id) {
+        // What is amiss is said by the engine itself, which also knows the dimension.
+        let glanced = self.engine.glance(&self.settings.wiki_id);
+        let meta = match glanced.filter(|meta| self.check(meta).is_ok()) {
             Some(meta) => meta,
             None => self.meta_or_new()?,
         };
-        self.check(&meta)?;
         Ok(Identity {
             id: meta.id,
             epoch: meta.epoch,

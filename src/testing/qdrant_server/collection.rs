@@ -170,10 +170,9 @@ impl Collection {
         }
     }
 
-    pub(super) fn index(&mut self, field: String) -> Answered<()> {
+    pub(super) fn index(&mut self, field: String) {
         self.settings.indexes.insert(field);
         self.keep();
-        Ok(())
     }
 
     pub(super) fn add_dense(&mut self, name: String, size: u64, of: api::Distance) -> Answered<()> {
@@ -294,7 +293,7 @@ impl Collection {
     /// Returns the ids of all points that meet the filter, in order.
     pub(super) fn find(&self, filter: Option<&api::Filter>) -> Answered<Vec<Uuid>> {
         let mut found = Vec::new();
-        self.walk(None, filter, WithVector::Bool(false), |record| {
+        self.walk(None, filter, &WithVector::Bool(false), |record| {
             found.extend(id_of(record.id));
             true
         })?;
@@ -306,7 +305,7 @@ impl Collection {
         &self,
         mut offset: Option<PointId>,
         filter: Option<&api::Filter>,
-        with_vector: WithVector,
+        with_vector: &WithVector,
         mut each: impl FnMut(Record) -> bool,
     ) -> Answered<()> {
         if let Some(filter) = filter {
@@ -383,7 +382,7 @@ impl Collection {
             None => None,
         };
         let mut answer = api::ScrollResponse::default();
-        self.walk(offset, request.filter.as_ref(), vectors, |record| {
+        self.walk(offset, request.filter.as_ref(), &vectors, |record| {
             if answer.result.len() == limit {
                 answer.next_page_offset = id_of(record.id).map(point_id);
                 return false;

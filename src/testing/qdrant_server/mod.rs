@@ -102,27 +102,24 @@ impl QdrantServer {
     /// # Panics
     /// When it does not start.
     pub fn up(&mut self) {
-        let running = match &self.child_test {
-            Some(test) => {
-                // By this name the child is this very program, even where a build has replaced its file.
-                let child = Command::new("/proc/self/exe")
-                    .args(["--exact", "--ignored", "--nocapture", test])
-                    .env(FOLDER_VARIABLE, self.folder.path())
-                    .env(PORT_VARIABLE, self.port.to_string())
-                    .stdin(Stdio::null())
-                    .stdout(Stdio::null())
-                    .stderr(Stdio::null())
-                    .spawn()
-                    .expect("this program");
-                Running::Child(child)
-            }
-            None => {
-                let folder = self.folder.path().to_owned();
-                let listener = listen(self.port);
-                let (stop, stopped) = oneshot::channel();
-                let thread = std::thread::spawn(move || serve(folder, listener, stopped));
-                Running::Thread(stop, thread)
-            }
+        let running = if let Some(test) = &self.child_test {
+            // By this name the child is this very program, even where a build has replaced its file.
+            let child = Command::new("/proc/self/exe")
+                .args(["--exact", "--ignored", "--nocapture", test])
+                .env(FOLDER_VARIABLE, self.folder.path())
+                .env(PORT_VARIABLE, self.port.to_string())
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("this program");
+            Running::Child(child)
+        } else {
+            let folder = self.folder.path().to_owned();
+            let listener = listen(self.port);
+            let (stop, stopped) = oneshot::channel();
+            let thread = std::thread::spawn(move || serve(folder, listener, stopped));
+            Running::Thread(stop, thread)
         };
         self.running = Some(running);
         let end = Instant::now() + PATIENCE;
@@ -213,6 +210,9 @@ impl Drop for QdrantServer {
 }
 
 /// Serves as the child of [`QdrantServer::spawn`], and never returns; returns at once in any other process.
+///
+/// # Panics
+/// When it cannot serve.
 pub fn serve_until_killed() {
     let Some(folder) = std::env::var_os(FOLDER_VARIABLE) else {
         return;

@@ -179,7 +179,8 @@ impl Link {
             if Instant::now() + pause >= end {
                 return Err(status);
             }
-            self.runtime.block_on(tokio::time::sleep(pause));
+            self.runtime
+                .block_on(async { tokio::time::sleep(pause).await });
         }
     }
 

@@ -26,7 +26,7 @@ use tonic::Code;
 use uuid::Uuid;
 
 use self::link::Link;
-use self::write::REQUEST_POINTS;
+use self::write::{POINT_BYTES, REQUEST_POINTS};
 use super::engine::{Ask, Engine, Unfit};
 use super::point::{BM25, DENSE, META, Point};
 use super::shape::Shape;
@@ -45,6 +45,8 @@ pub(super) struct Server {
     has_dense: bool,
     /// How many points go into a request; fewer once that was too much for the server.
     batch: usize,
+    /// The largest point that is sent, in bytes.
+    most_bytes: usize,
 }
 
 impl Server {
@@ -59,6 +61,7 @@ impl Server {
             shape,
             has_dense: false,
             batch: REQUEST_POINTS,
+            most_bytes: POINT_BYTES,
         })
     }
 
@@ -258,6 +261,51 @@ impl Engine for Server {
     /// Nothing to do: each write was waited for.
     fn flush(&mut self) -> Result<(), Failure> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+impl Server {
+    /// Takes no point that is larger.
+    pub(super) fn limit_points_to(&mut self, bytes: usize) {
+        self.most_bytes = bytes;
+    }
+
+    /// Drops the collection, as somebody may behind our back.
+    pub(super) fn drop_collection(&mut self) -> Result<(), tonic::Status> {
+        self.link
+            .call(|line| {
+                let request = qdrant_client::qdrant::DeleteCollection {
+                    collection_name: self.collection.clone(),
+                    ..Default::default()
+                };
+                async move { line.collections().delete(request).await }
+            })
+            .map(drop)
+    }
+
+    /// Makes a collection of this name that is not as ours are.
+    pub(super) fn make_foreign(&mut self) -> Result<(), tonic::Status> {
+        use qdrant_client::qdrant::vectors_config::Config;
+        use qdrant_client::qdrant::{CreateCollection, Distance, VectorParams, VectorsConfig};
+        let params = VectorParams {
+            size: 3,
+            distance: Distance::Cosine.into(),
+            ..VectorParams::default()
+        };
+        let request = CreateCollection {
+            collection_name: self.collection.clone(),
+            vectors_config: Some(VectorsConfig {
+                config: Some(Config::Params(params)),
+            }),
+            ..CreateCollection::default()
+        };
+        self.link
+            .call(|line| {
+                let request = request.clone();
+                async move { line.collections().create(request).await }
+            })
+            .map(drop)
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use prost::Message as _;
 use qdrant_client::qdrant::{
     DeletePointVectors, DeletePoints, Filter, PointStruct, PointsIdsList, PointsOperationResponse,
-    PointsSelector, UpdateStatus, UpsertPoints, VectorsSelector, WriteOrdering, WriteOrderingType,
-    points_selector,
+    PointsSelector, UpdateResult, UpdateStatus, UpsertPoints, VectorsSelector, WriteOrdering,
+    WriteOrderingType, points_selector,
 };
 use tonic::{Code, Status};
 use uuid::Uuid;
@@ -21,7 +21,7 @@ use crate::model::{Failure, FailureKind};
 const REQUEST_BYTES: usize = 16 << 20;
 
 /// The largest point that is sent: what else is in a request is small.
-const POINT_BYTES: usize = (32 << 20) - (64 << 10);
+pub(super) const POINT_BYTES: usize = (32 << 20) - (64 << 10);
 
 /// How many points go into a request.
 pub(super) const REQUEST_POINTS: usize = 256;
@@ -50,7 +50,7 @@ fn applied(answer: &PointsOperationResponse) -> Result<(), Status> {
     let status = answer
         .result
         .as_ref()
-        .map_or(UpdateStatus::UnknownUpdateStatus, |r| r.status());
+        .map_or(UpdateStatus::UnknownUpdateStatus, UpdateResult::status);
     match status {
         UpdateStatus::Completed => Ok(()),
         UpdateStatus::Acknowledged | UpdateStatus::WaitTimeout => Err(Status::deadline_exceeded(
@@ -72,8 +72,8 @@ impl Server {
             let path = point.text("path").to_owned();
             let point = convert::point(point);
             let bytes = point.encoded_len();
-            if bytes > POINT_BYTES {
-                unfit.push(too_large(id, &path, bytes));
+            if bytes > self.most_bytes {
+                unfit.push(too_large(id, &path, bytes, self.most_bytes));
             } else {
                 waiting.push_back(Packed { id, point, bytes });
             }
@@ -197,13 +197,13 @@ fn next(waiting: &mut VecDeque<Packed>, most: usize) -> Vec<Packed> {
     waiting.drain(..count).collect()
 }
 
-fn too_large(id: Uuid, path: &str, bytes: usize) -> Unfit {
+fn too_large(id: Uuid, path: &str, bytes: usize, most: usize) -> Unfit {
     Unfit {
         id,
         why: Failure::new(
             FailureKind::Rejected,
             format!(
-                "a section of page {path:?} takes {bytes} bytes in Qdrant, whose limit is {POINT_BYTES}"
+                "a section of page {path:?} takes {bytes} bytes in Qdrant, and {most} is the most"
             ),
         )
         .hint("cut it with headings, or shorten the page's title"),

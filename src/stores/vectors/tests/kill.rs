@@ -52,7 +52,7 @@ fn child_that_writes_until_it_is_killed() {
 
 #[test]
 fn kill_at_any_moment_leaves_a_shard_that_opens_and_heals() {
-    let root = TempDir::new().expect("a folder");
+    let root = Place::edge();
     let started = root.path().join("started");
     let mut reached = 0;
     for after in [1, 7, 31, 90, 170, 260, 400, 560, 800, 1100] {
