@@ -18,6 +18,8 @@ mod lost_state;
 mod moves;
 mod outage;
 mod producers;
+#[cfg(all(feature = "edge", feature = "server"))]
+mod qdrant;
 mod redis;
 mod redis_faults;
 mod redis_workers;

@@ -55,8 +55,9 @@ const GATHER_PAGES: usize = 256;
 /// The constant of reciprocal rank fusion: a rank counts `1 / (k + rank)`. Qdrant's own, and the one we measured with.
 const RRF_K: usize = 2;
 
-/// The way out where the dense vectors that are there are of no use.
-const REBUILD: &str = "`wiki-sync rebuild vectors` builds them anew beside the old ones, which are searched meanwhile; or set the embedding back";
+/// The ways out where the dense vectors that are there are of no use: embedded, and on a server.
+const REBUILD_EDGE: &str = "move .wiki-sync/vectors away, and the next drain rebuilds the vectors from the files; or set the embedding back";
+const REBUILD_SERVER: &str = "set vectors.collection to a name that is free, and the next drain rebuilds the vectors there and leaves the old ones alone; or set the embedding back";
 
 /// How a Qdrant server is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,7 +171,7 @@ struct Found {
 }
 
 /// Returns the refusal of a collection whose dense vectors are not those that are wanted.
-fn unfit_shape(place: &str, found: &Found, wanted: &Dense) -> Failure {
+fn unfit_shape(place: &str, found: &Found, wanted: &Dense, way_out: &str) -> Failure {
     let Found {
         dimension,
         distance,
@@ -182,7 +183,7 @@ fn unfit_shape(place: &str, found: &Found, wanted: &Dense) -> Failure {
             wanted.model, wanted.dimension
         ),
     )
-    .hint(REBUILD)
+    .hint(way_out)
 }
 
 #[cfg(not(all(feature = "edge", feature = "server")))]
@@ -325,20 +326,28 @@ impl VectorStore {
 
     /// Refuses points that we cannot go on with: another model's, or a newer program's.
     fn check(&self, meta: &Meta) -> Result<(), Failure> {
-        let refused = |reason| Err(Failure::new(FailureKind::Refused, reason));
+        let refused =
+            |reason, hint: &str| Err(Failure::new(FailureKind::Refused, reason).hint(hint));
         if meta.schema > SCHEMA {
-            return refused(format!(
+            let reason = format!(
                 "the vectors were written by a newer wiki-sync (layout {}, and this one knows {SCHEMA})",
                 meta.schema
-            ))
-            .map_err(|failure| failure.hint("use the newer one"));
+            );
+            return refused(reason, "use the newer one");
         }
         match (&self.settings.shape.dense, &meta.model) {
-            (Some(wanted), Some(there)) if wanted.model != *there => refused(format!(
-                "the vectors were made by the model {there}, and the settings name {}: they cannot be compared",
-                wanted.model
-            ))
-            .map_err(|failure| failure.hint(REBUILD)),
+            (Some(wanted), Some(there)) if wanted.model != *there => {
+                let reason = format!(
+                    "the vectors were made by the model {there}, and the settings name {}: they cannot be compared",
+                    wanted.model
+                );
+                let way_out = if self.settings.is_shared() {
+                    REBUILD_SERVER
+                } else {
+                    REBUILD_EDGE
+                };
+                refused(reason, way_out)
+            }
             (Some(_) | None, _) => Ok(()),
         }
     }
@@ -395,7 +404,7 @@ impl VectorStore {
         if !meaningless.is_empty() {
             self.engine.forget_dense(&meaningless)?;
         }
-        // A page that was not taken whole keeps what it had.
+        // A page that was not taken whole keeps its old points: found by its old text rather than not at all.
         leftovers.retain(|&at| outcomes[at].is_ok());
         if !leftovers.is_empty() {
             let is_leftover: HashSet<usize> = leftovers.iter().copied().collect();
@@ -487,7 +496,11 @@ impl Store for VectorStore {
                 FailureKind::Refused,
                 "the vectors do not take what is written to them",
             )
-            .hint("move .wiki-sync/vectors away: the next drain rebuilds it from the files"));
+            .hint(if self.settings.is_shared() {
+                "look at the server's log; another vectors.collection begins anew"
+            } else {
+                "move .wiki-sync/vectors away: the next drain rebuilds it from the files"
+            }));
         }
         self.engine.note(&meta)?;
         self.engine.tidy()?;

@@ -3,6 +3,7 @@
 #![expect(
     clippy::needless_pass_by_value,
     clippy::unnecessary_wraps,
+    clippy::unused_self,
     reason = "each method is given its request and may fail"
 )]
 

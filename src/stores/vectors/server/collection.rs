@@ -13,7 +13,7 @@ use tonic::{Code, Status};
 
 use super::super::point::{BM25, DENSE, INDEXED};
 use super::super::shape::Dense;
-use super::super::{Found, unfit_shape};
+use super::super::{Found, REBUILD_SERVER, unfit_shape};
 use super::Server;
 use super::link::Link;
 use crate::model::{Failure, FailureKind};
@@ -90,7 +90,7 @@ impl Server {
             distance: distance.as_str_name().to_owned(),
         };
         let place = format!("the dense vectors of {}", self.link.place());
-        Err(unfit_shape(&place, &found, wanted))
+        Err(unfit_shape(&place, &found, wanted, REBUILD_SERVER))
     }
 
     /// Makes the collection and returns what there is then, whoever made it.
@@ -168,7 +168,7 @@ impl Server {
                     dense.dimension
                 ),
             )
-            .hint(super::super::REBUILD)),
+            .hint(REBUILD_SERVER)),
             Err(status) => Err(self.link.failure("add dense vectors to", &status)),
         }
     }

@@ -186,19 +186,16 @@ fn a_large_load_goes_in_requests_of_bounded_count_and_size() {
 fn a_page_with_a_section_too_large_for_a_request_fails_alone() {
     let place = Place::test_server();
     let mut engine = place.engine();
-    engine.limit_points_to(20_000);
+    engine.limit_points_to(3_000);
     let mut store = VectorStore::over(Box::new(engine), place.settings("wiki-1"));
     put(
         &mut store,
         1,
         vec![page("w/large.md", "small at first"), page("w/b.md", "old")],
     );
-    let title = "t".repeat(30_000);
+    let large = filler(250).replace('w', "한");
     let changes = [
-        Change::Put(Arc::new(page(
-            "w/large.md",
-            &format!("---\ntitle: {title}\n---\nx"),
-        ))),
+        Change::Put(Arc::new(page("w/large.md", &large))),
         Change::Put(Arc::new(page("w/b.md", "new"))),
         Change::Put(Arc::new(page("w/c.md", "new"))),
     ];
