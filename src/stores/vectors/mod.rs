@@ -274,11 +274,9 @@ impl VectorStore {
         self.engine.ready(true)?;
         if let Some(found) = self.meta()? {
             self.check(&found)?;
-            // A checkout that was moved is named anew at once, by which its points are found if its state is lost.
-            let meta = Meta {
-                belongs: self.settings.belongs.clone(),
-                ..found.clone()
-            };
+            // Before any point is written: of which model they are must not be learned too late; and by whom it belongs
+            // to, a checkout that was moved is found if its state is lost.
+            let meta = self.ours(found.clone());
             if meta != found {
                 self.write_meta(&meta)?;
             }
@@ -300,7 +298,7 @@ impl VectorStore {
         Ok(meta)
     }
 
-    /// Returns the meta as it must stand once we have written: it belongs to us, and names our model.
+    /// Returns the meta as it must stand before we write: it belongs to us, and names our model.
     fn ours(&self, meta: Meta) -> Meta {
         let dense = self.settings.shape.dense.as_ref();
         Meta {
@@ -486,7 +484,7 @@ impl Store for VectorStore {
         }
         self.engine.flush()?;
         fail::fail_point!("vectors.flushed");
-        let meta = self.ours(Meta { epoch, ..meta });
+        let meta = Meta { epoch, ..meta };
         self.write_meta(&meta)?;
         fail::fail_point!("vectors.epoch");
         // Edge leaves out, in silence, an operation whose number it thinks it has seen: so it would be with

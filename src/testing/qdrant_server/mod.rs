@@ -5,6 +5,7 @@
 //! And it fails as it is told to, see [`Fault`].
 
 mod collection;
+mod convert;
 mod faults;
 mod matching;
 mod service;

@@ -190,7 +190,8 @@ impl Link {
         let mut source = status.source();
         while let Some(error) = source {
             let text = error.to_string();
-            if !reason.contains(&text) {
+            // That of tonic says no more than that there is a source.
+            if text != "transport error" && !reason.contains(&text) {
                 reason.push_str(": ");
                 reason.push_str(&text);
             }
@@ -203,7 +204,7 @@ impl Link {
         match status.code() {
             Code::Unavailable | Code::Cancelled | Code::Unknown => failure(
                 FailureKind::Down,
-                "start the Qdrant server, or look at vectors.url: it is the gRPC port, mostly 6334; it is tried again",
+                "start the Qdrant server, or look at vectors.url (its gRPC port, mostly 6334) and its certificate; it is tried again",
             ),
             Code::DeadlineExceeded => failure(
                 FailureKind::Down,

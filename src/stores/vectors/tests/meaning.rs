@@ -155,6 +155,17 @@ pub(super) fn another_model_of_the_same_dimension_is_refused_and_nothing_is_dele
         assert!(failure.hint.is_some_and(|hint| hint.contains("rebuild")));
     }
     drop(other);
+    // Also when the first was killed before it had written a page.
+    let settings = VectorSettings {
+        shape: shape(4, "A"),
+        ..place.settings("wiki-2")
+    };
+    put(&mut store_of(place, "wiki-2"), 1, vec![page("w/a.md", "x")]);
+    let mut killed = VectorStore::open(settings, &state(place)).expect("a store");
+    killed.meta_or_new().expect("ready");
+    let model = killed.meta().expect("read").expect("there").model;
+    assert_eq!(model.as_deref(), Some("A"));
+    drop(killed);
     // Nor by way of no provider at all, after which A's vectors may still be there.
     put(
         &mut store_with(place, Shape::default()),
