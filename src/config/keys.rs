@@ -124,8 +124,32 @@ pub const KEYS: &[Key] = &[
     Key {
         section: "vectors",
         name: "url",
-        doc: "Where sections are indexed. `edge:` is Qdrant Edge, in this process, in `.wiki-sync/vectors/`.",
-        slot: Slot::Text(|c| &mut c.vectors_url),
+        doc: "Where sections are indexed. `edge:` is Qdrant Edge, in this process, in `.wiki-sync/vectors/`; `http://host:6334` or `https://…` is the gRPC port of a Qdrant server.",
+        slot: Slot::Text(|c| &mut c.vectors.url),
+        check: None,
+    },
+    Key {
+        section: "vectors",
+        name: "collection",
+        doc: "Qdrant server: the collection, or an alias of one. Made when it is not there; several wikis may share it.",
+        slot: Slot::Text(|c| &mut c.vectors.collection),
+        check: Some(|c| match c.vectors.collection.as_str() {
+            "" => Err("a collection has a name".into()),
+            _ => Ok(()),
+        }),
+    },
+    Key {
+        section: "vectors",
+        name: "api_key_file",
+        doc: "Qdrant server: the file that holds the API key, relative to the root; keep it out of git. `WIKI_SYNC_VECTORS_API_KEY` goes before it.",
+        slot: Slot::Text(|c| &mut c.vectors.api_key_file),
+        check: None,
+    },
+    Key {
+        section: "vectors",
+        name: "timeout",
+        doc: "Qdrant server: how long a call may take.",
+        slot: Slot::Span(|c| &mut c.vectors.timeout),
         check: None,
     },
     Key {

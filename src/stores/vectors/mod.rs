@@ -5,38 +5,44 @@
 //! | `point.rs` | from a page to its points: ids, payload, digests |
 //! | `engine.rs` | what an engine must be able to do |
 //! | `edge/`, `turn.rs` | Qdrant Edge in this process, and whose turn it is with it |
+//! | `server/` | a Qdrant server, over gRPC |
+//! | `shape.rs` | which dense vectors there are to be, and what a search is limited to |
 //! | `search.rs` | from a query to pages |
 //!
 //! A put writes the page's points first and deletes its other points after: killed between the two, the page
 //! is found twice, never not at all, and the next put takes away what is left over.
 
 // Without an engine nobody calls what all engines share.
-#![cfg_attr(not(feature = "edge"), allow(dead_code))]
+#![cfg_attr(not(any(feature = "edge", feature = "server")), allow(dead_code))]
 
 #[cfg(feature = "edge")]
 mod edge;
 mod engine;
 mod point;
 mod search;
+#[cfg(feature = "server")]
+mod server;
+mod shape;
 #[cfg(all(test, feature = "edge"))]
 mod tests;
 #[cfg(feature = "edge")]
 mod turn;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::time::Duration;
 
 use uuid::Uuid;
 
-pub use self::search::Hit;
+pub use self::search::{Answer, Hit, Question};
+pub use self::shape::{Channel, Dense, Only, Shape};
 
 use self::engine::Engine;
 use self::point::{Digests, Meta, Owner, Point, SCHEMA, points_of};
 use super::{Applied, Holding, Identity, Outcome, Store, Tally};
 use crate::embed::{PASSAGE_VERSION, bm25};
 use crate::model::markdown::PARSER_VERSION;
-use crate::model::{Change, Failure, FailureKind, Page, StoreName};
+use crate::model::{Change, Failure, FailureKind, Page, Secret, StoreName};
 use crate::state::StateDir;
 
 /// The URL of the embedded engine.
@@ -46,10 +52,38 @@ pub const EDGE_URL: &str = "edge:";
 const GATHER_POINTS: usize = 500;
 const GATHER_PAGES: usize = 256;
 
-/// Where the vectors are and whose they are.
+/// The constant of reciprocal rank fusion: a rank counts `1 / (k + rank)`. Qdrant's own, and the one we measured with.
+const RRF_K: usize = 2;
+
+/// The ways out where the dense vectors that are there are of no use: embedded, and on a server.
+const REBUILD_EDGE: &str = "move .wiki-sync/vectors away, and the next drain rebuilds the vectors from the files; or set the embedding back";
+const REBUILD_SERVER: &str = "set vectors.collection to a name that is free, and the next drain rebuilds the vectors there and leaves the old ones alone; or set the embedding back";
+
+/// How a Qdrant server is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// The collection, or an alias of one. Several wikis may share it.
+    pub collection: String,
+    /// The server's API key.
+    pub api_key: Option<Secret>,
+    /// How long a call may take.
+    pub timeout: Duration,
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        Self {
+            collection: "wiki-sync".into(),
+            api_key: None,
+            timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Where the vectors are, whose they are, and what they carry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VectorSettings {
-    /// `edge:` for the embedded engine.
+    /// `edge:` for the embedded engine, `http://host:6334` or `https://…` for a server.
     pub url: String,
     /// The wiki's id: tells its points from those of other wikis in the same place. Never empty.
     pub wiki_id: String,
@@ -57,9 +91,22 @@ pub struct VectorSettings {
     pub repo_name: String,
     /// How long to wait for one's turn with the embedded engine.
     pub wait: Duration,
+    /// What the points carry beside their words.
+    pub shape: Shape,
+    /// What names this checkout among all that write to the same server, also when its state is lost; no two have the
+    /// same.
+    pub belongs: String,
+    /// How a server is used.
+    pub server: ServerSettings,
 }
 
 impl VectorSettings {
+    /// Says whether others write to the same place: it is a server.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.url != EDGE_URL
+    }
+
     /// Makes the settings of the embedded engine, with half a minute of patience.
     #[must_use]
     pub fn embedded(wiki_id: impl Into<String>, repo_name: impl Into<String>) -> Self {
@@ -68,6 +115,9 @@ impl VectorSettings {
             wiki_id: wiki_id.into(),
             repo_name: repo_name.into(),
             wait: Duration::from_secs(30),
+            shape: Shape::default(),
+            belongs: String::new(),
+            server: ServerSettings::default(),
         }
     }
 }
@@ -88,28 +138,24 @@ impl fmt::Debug for VectorStore {
     }
 }
 
-/// Returns the id of the wiki whose points are in this checkout's embedded store, if there is one: what to
-/// go on with when the rest of the state was lost. Of several the one with the highest epoch.
-///
-/// `None` for an engine that is shared with others, as nothing says which of them is ours.
+/// Returns the id of the wiki whose points are there, if there is one: what to go on with when the rest of the state was
+/// lost. On a server it is the wiki that belongs to this checkout; an embedded store belongs to nobody else. Of several
+/// the one with the highest epoch.
 ///
 /// # Errors
 /// `Busy`, `Refused` and `Down` as with every use of the store.
 pub fn adopted_wiki_id(
-    url: &str,
+    settings: &VectorSettings,
     state: &StateDir,
-    wait: Duration,
 ) -> Result<Option<String>, Failure> {
-    if url != EDGE_URL {
-        return Ok(None);
-    }
-    let mut engine = open_engine(url, state, wait)?;
+    let mut engine = open_engine(settings, state)?;
     if !engine.ready(false)? {
         return Ok(None);
     }
     let mut last: Option<Meta> = None;
     engine.metas(&mut |point| {
         if let Some(meta) = Meta::from_point(&point)
+            && (!settings.is_shared() || meta.belongs == settings.belongs)
             && last.as_ref().is_none_or(|last| meta.epoch > last.epoch)
         {
             last = Some(meta);
@@ -118,25 +164,65 @@ pub fn adopted_wiki_id(
     Ok(last.map(|meta| meta.wiki))
 }
 
-fn open_engine(url: &str, state: &StateDir, wait: Duration) -> Result<Box<dyn Engine>, Failure> {
+/// Dense vectors as they were found.
+struct Found {
+    dimension: usize,
+    distance: String,
+}
+
+/// Returns the refusal of a collection whose dense vectors are not those that are wanted.
+fn unfit_shape(place: &str, found: &Found, wanted: &Dense, way_out: &str) -> Failure {
+    let Found {
+        dimension,
+        distance,
+    } = found;
+    Failure::new(
+        FailureKind::Refused,
+        format!(
+            "{place} have {dimension} dimensions ({distance}), and the model {} makes vectors of {} (Dot or Cosine)",
+            wanted.model, wanted.dimension
+        ),
+    )
+    .hint(way_out)
+}
+
+#[cfg(not(all(feature = "edge", feature = "server")))]
+fn not_built(what: &str, feature: &str) -> Failure {
+    Failure::new(
+        FailureKind::Refused,
+        format!("this wiki-sync was built without {what}"),
+    )
+    .hint(format!("build it with the feature {feature:?}"))
+}
+
+fn open_engine(settings: &VectorSettings, state: &StateDir) -> Result<Box<dyn Engine>, Failure> {
+    let VectorSettings { url, .. } = settings;
     if url == EDGE_URL {
         #[cfg(feature = "edge")]
-        return Ok(Box::new(edge::Edge::new(state, wait)));
+        return Ok(Box::new(edge::Edge::new(
+            state,
+            settings.wait,
+            settings.shape.clone(),
+        )));
         #[cfg(not(feature = "edge"))]
-        {
-            let _ = (state, wait);
-            return Err(Failure::new(
-                FailureKind::Refused,
-                "this wiki-sync was built without its embedded vector engine",
-            )
-            .hint("build it with the feature \"edge\""));
-        }
+        return Err(not_built("its embedded vector engine", "edge"));
     }
+    if url.starts_with("http://") || url.starts_with("https://") {
+        #[cfg(feature = "server")]
+        return Ok(Box::new(server::Server::new(
+            url,
+            &settings.server,
+            settings.shape.clone(),
+        )?));
+        #[cfg(not(feature = "server"))]
+        return Err(not_built("the client of a Qdrant server", "server"));
+    }
+    let _ = state;
     Err(Failure::new(
         FailureKind::Refused,
         format!("vectors.url {url:?} names no vector engine"),
     )
-    .hint("set vectors.url to \"edge:\""))
+    .hint("set vectors.url to \"edge:\", or to a Qdrant server's gRPC port: \"http://host:6334\""))
 }
 
 impl VectorStore {
@@ -145,16 +231,22 @@ impl VectorStore {
     /// # Errors
     /// `Refused` when the URL names no engine that this build has.
     pub fn open(settings: VectorSettings, state: &StateDir) -> Result<Self, Failure> {
-        let engine = open_engine(&settings.url, state, settings.wait)?;
+        let engine = open_engine(&settings, state)?;
         Ok(Self::over(engine, settings))
     }
 
     fn over(engine: Box<dyn Engine>, settings: VectorSettings) -> Self {
-        let fingerprint = format!(
+        let mut fingerprint = format!(
             "parser {PARSER_VERSION}, passage {PASSAGE_VERSION}, bm25 {}, schema {SCHEMA}, repo {}",
             bm25::VERSION,
             settings.repo_name
         );
+        if let Some(dense) = &settings.shape.dense {
+            fingerprint.push_str(", dense ");
+            fingerprint.push_str(&dense.model);
+            fingerprint.push(' ');
+            fingerprint.push_str(&dense.dimension.to_string());
+        }
         Self {
             settings,
             fingerprint,
@@ -180,65 +272,156 @@ impl VectorStore {
     /// Returns the meta point, made anew where there is none; ready for writing.
     fn meta_or_new(&mut self) -> Result<Meta, Failure> {
         self.engine.ready(true)?;
-        if let Some(meta) = self.meta()? {
+        if let Some(found) = self.meta()? {
+            self.check(&found)?;
+            // Before any point is written: of which model they are must not be learned too late; and by whom it belongs
+            // to, a checkout that was moved is found if its state is lost.
+            let meta = self.ours(found.clone());
+            if meta != found {
+                self.write_meta(&meta)?;
+            }
             self.engine.note(&meta)?;
             return Ok(meta);
         }
-        self.new_meta()
+        self.new_meta(None)
     }
 
     /// Makes a meta point with a new id; durable on return.
-    fn new_meta(&mut self) -> Result<Meta, Failure> {
-        let meta = Meta {
-            wiki: self.settings.wiki_id.clone(),
+    fn new_meta(&mut self, before: Option<Meta>) -> Result<Meta, Failure> {
+        let meta = self.ours(Meta {
             id: Uuid::new_v4().to_string(),
             epoch: 0,
-        };
-        self.engine.upsert(vec![meta.to_point(&self.fingerprint)])?;
-        self.engine.flush()?;
+            ..before.unwrap_or_default()
+        });
+        self.write_meta(&meta)?;
         self.engine.note(&meta)?;
         Ok(meta)
     }
 
-    /// Makes some of the changes and returns for each whether anything had to be done.
-    fn write(&mut self, gathered: Vec<Gathered<'_>>) -> Result<Vec<bool>, Failure> {
+    /// Returns the meta as it must stand before we write: it belongs to us, and names our model.
+    fn ours(&self, meta: Meta) -> Meta {
+        let dense = self.settings.shape.dense.as_ref();
+        Meta {
+            wiki: self.settings.wiki_id.clone(),
+            belongs: self.settings.belongs.clone(),
+            schema: SCHEMA,
+            model: dense.map(|dense| dense.model.clone()).or(meta.model),
+            ..meta
+        }
+    }
+
+    /// Writes the meta point; durable on return.
+    fn write_meta(&mut self, meta: &Meta) -> Result<(), Failure> {
+        let unfit = self.engine.upsert(vec![meta.to_point(&self.fingerprint)])?;
+        if let Some(unfit) = unfit.into_iter().next() {
+            return Err(Failure {
+                kind: FailureKind::Refused,
+                ..unfit.why
+            });
+        }
+        self.engine.flush()
+    }
+
+    /// Refuses points that we cannot go on with: another model's, or a newer program's.
+    fn check(&self, meta: &Meta) -> Result<(), Failure> {
+        let refused =
+            |reason, hint: &str| Err(Failure::new(FailureKind::Refused, reason).hint(hint));
+        if meta.schema > SCHEMA {
+            let reason = format!(
+                "the vectors were written by a newer wiki-sync (layout {}, and this one knows {SCHEMA})",
+                meta.schema
+            );
+            return refused(reason, "use the newer one");
+        }
+        match (&self.settings.shape.dense, &meta.model) {
+            (Some(wanted), Some(there)) if wanted.model != *there => {
+                let reason = format!(
+                    "the vectors were made by the model {there}, and the settings name {}: they cannot be compared",
+                    wanted.model
+                );
+                let way_out = if self.settings.is_shared() {
+                    REBUILD_SERVER
+                } else {
+                    REBUILD_EDGE
+                };
+                refused(reason, way_out)
+            }
+            (Some(_) | None, _) => Ok(()),
+        }
+    }
+
+    /// Makes some of the changes and returns what became of each.
+    fn write(&mut self, gathered: Vec<Gathered<'_>>) -> Result<Vec<Outcome>, Failure> {
         let wiki = self.settings.wiki_id.clone();
         let paths: Vec<&str> = gathered.iter().map(|one| one.path).collect();
-        let mut held = HashMap::<String, (Digests, Vec<Uuid>)>::new();
+        let mut held = HashMap::<String, Held>::new();
         self.engine.of_pages(&wiki, &paths, &mut |point| {
-            let (digests, ids) = held.entry(point.text("path").to_owned()).or_default();
-            digests.push(&point);
-            ids.push(point.id);
+            let held = held.entry(point.text("path").to_owned()).or_default();
+            held.digests.push(&point);
+            held.ids.push((point.id, point.dense.is_some()));
         })?;
-        let mut changed = Vec::with_capacity(gathered.len());
+        let mut outcomes = Vec::with_capacity(gathered.len());
         let mut upserts = Vec::new();
-        let mut leftover_paths = Vec::new();
-        let mut keep = Vec::new();
-        for Gathered { path, points } in gathered {
-            let (digests, ids) = held.remove(path).unwrap_or_default();
-            let same = digests.digest() == Digests::of(&points).digest();
-            changed.push(!same);
-            if same {
+        let mut page_of = HashMap::new();
+        let mut leftovers = Vec::new();
+        let mut meaningless = Vec::new();
+        for (at, Gathered { path, points }) in gathered.into_iter().enumerate() {
+            let held = held.remove(path).unwrap_or_default();
+            let changed = held.digests.digest() != Digests::of(&points).digest();
+            outcomes.push(Ok(Applied {
+                changed,
+                mark: None,
+            }));
+            if !changed {
                 continue;
             }
-            let stays = |id: &Uuid| points.iter().any(|point| point.id == *id);
-            if !ids.iter().all(stays) {
-                leftover_paths.push(path);
-                keep.extend(points.iter().map(|point| point.id));
+            let new: HashMap<Uuid, bool> = points
+                .iter()
+                .map(|point| (point.id, point.dense.is_some()))
+                .collect();
+            if held.ids.iter().any(|(id, _)| !new.contains_key(id)) {
+                leftovers.push(at);
             }
+            let old = held.ids.into_iter();
+            meaningless.extend(
+                old.filter(|(id, dense)| *dense && new.get(id) == Some(&false))
+                    .map(|(id, _)| id),
+            );
+            page_of.extend(new.into_keys().map(|id| (id, at)));
             upserts.extend(points);
         }
         fail::fail_point!("vectors.before_upsert");
         if !upserts.is_empty() {
-            self.engine.upsert(upserts)?;
+            for unfit in self.engine.upsert(upserts)? {
+                if let Some(&at) = page_of.get(&unfit.id) {
+                    outcomes[at] = Err(unfit.why);
+                }
+            }
         }
         fail::fail_point!("vectors.after_upsert");
-        if !leftover_paths.is_empty() {
-            self.engine.delete_except(&wiki, &leftover_paths, &keep)?;
+        if !meaningless.is_empty() {
+            self.engine.forget_dense(&meaningless)?;
+        }
+        // A page that was not taken whole keeps its old points: found by its old text rather than not at all.
+        leftovers.retain(|&at| outcomes[at].is_ok());
+        if !leftovers.is_empty() {
+            let is_leftover: HashSet<usize> = leftovers.iter().copied().collect();
+            let kept = page_of.iter().filter(|(_, at)| is_leftover.contains(at));
+            let keep: Vec<Uuid> = kept.map(|(&id, _)| id).collect();
+            let paths: Vec<&str> = leftovers.into_iter().map(|at| paths[at]).collect();
+            self.engine.delete_except(&wiki, &paths, &keep)?;
         }
         fail::fail_point!("vectors.after_delete");
-        Ok(changed)
+        Ok(outcomes)
     }
+}
+
+/// What the engine holds of a page before it is written.
+#[derive(Default)]
+struct Held {
+    digests: Digests,
+    /// The points, and whether they have a dense vector.
+    ids: Vec<(Uuid, bool)>,
 }
 
 /// A change with the points that the store is to hold of the page afterwards: none when it is removed.
@@ -258,7 +441,9 @@ impl Store for VectorStore {
 
     fn identity(&mut self) -> Result<Identity, Failure> {
         // A drain that has nothing to do shall not open the engine to learn that it is still there.
-        let meta = match self.engine.glance(&self.settings.wiki_id) {
+        // What is amiss is said by the engine itself, which also knows the dimension.
+        let glanced = self.engine.glance(&self.settings.wiki_id);
+        let meta = match glanced.filter(|meta| self.check(meta).is_ok()) {
             Some(meta) => meta,
             None => self.meta_or_new()?,
         };
@@ -269,13 +454,13 @@ impl Store for VectorStore {
     }
 
     fn renew(&mut self) -> Result<Identity, Failure> {
-        self.engine.ready(true)?;
-        let Meta { id, epoch, .. } = self.new_meta()?;
+        let before = self.meta_or_new()?;
+        let Meta { id, epoch, .. } = self.new_meta(Some(before))?;
         Ok(Identity { id, epoch })
     }
 
     fn apply(&mut self, changes: &[Change], epoch: i64) -> Result<Vec<Outcome>, Failure> {
-        let mut meta = self.meta_or_new()?;
+        let meta = self.meta_or_new()?;
         let mut done = Vec::with_capacity(changes.len());
         let mut gathered = Vec::new();
         let mut points = 0;
@@ -299,9 +484,8 @@ impl Store for VectorStore {
         }
         self.engine.flush()?;
         fail::fail_point!("vectors.flushed");
-        meta.epoch = epoch;
-        self.engine.upsert(vec![meta.to_point(&self.fingerprint)])?;
-        self.engine.flush()?;
+        let meta = Meta { epoch, ..meta };
+        self.write_meta(&meta)?;
         fail::fail_point!("vectors.epoch");
         // Edge leaves out, in silence, an operation whose number it thinks it has seen: so it would be with
         // all of them if its log of operations were lost or set back.
@@ -310,17 +494,15 @@ impl Store for VectorStore {
                 FailureKind::Refused,
                 "the vectors do not take what is written to them",
             )
-            .hint("move .wiki-sync/vectors away: the next drain rebuilds it from the files"));
+            .hint(if self.settings.is_shared() {
+                "look at the server's log; another vectors.collection begins anew"
+            } else {
+                "move .wiki-sync/vectors away: the next drain rebuilds it from the files"
+            }));
         }
         self.engine.note(&meta)?;
         self.engine.tidy()?;
-        let outcome = |changed| {
-            Ok(Applied {
-                changed,
-                mark: None,
-            })
-        };
-        Ok(done.into_iter().map(outcome).collect())
+        Ok(done)
     }
 
     fn inventory(&mut self) -> Result<Vec<Holding>, Failure> {

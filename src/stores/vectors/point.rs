@@ -8,11 +8,15 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+use super::shape::folders;
 use crate::embed::{self, Sparse, bm25};
 use crate::model::{ContentSha, Page};
 
 /// The name of the sparse vector that each point has.
 pub(super) const BM25: &str = "bm25";
+
+/// The name of the dense vector that points have where an embedding provider is set.
+pub(super) const DENSE: &str = "dense";
 
 /// The `commit_sha` of a page that nobody gave one.
 const NO_COMMIT: &str = "0000000000000000000000000000000000000000";
@@ -26,8 +30,9 @@ const MAX_LABEL: usize = 1000;
 /// How many tags of a page its points carry. Each point repeats them.
 const MAX_TAGS: usize = 100;
 
-/// The payload fields that deletes and look-ups filter on; each gets a keyword index.
-pub(super) const INDEXED: [&str; 3] = ["path", "repo", "wiki"];
+/// The payload fields that deletes, look-ups and searches filter on; each gets a keyword index, without which a server in
+/// strict mode refuses.
+pub(super) const INDEXED: [&str; 7] = ["folders", "kind", "lang", "path", "repo", "tags", "wiki"];
 
 /// A point: one section of one page, or a wiki's meta point (see [`Meta`]).
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +42,9 @@ pub(super) struct Point {
     /// `None` for the meta point. A section without tokens has an empty one all the same: an engine may
     /// leave the old vector where an upsert names none. Read back, an empty one may be `None`.
     pub(super) bm25: Option<Sparse>,
+    /// The meaning of the section, of length 1, made by the model that the payload's `model` names; `None` for the meta
+    /// point, without a provider, and while it is away.
+    pub(super) dense: Option<Vec<f32>>,
 }
 
 /// What a point is about beside the page: whose it is and how it was made.
@@ -115,6 +123,7 @@ pub(super) fn points_of(page: &Page, owner: &Owner<'_>) -> Vec<Point> {
             "point_key": point_key,
             "wiki": owner.wiki,
             "path": page.path.as_str(),
+            "folders": folders(page.path.as_str()),
             "title": document.title,
             "heading": trail,
             "section": section,
@@ -129,6 +138,7 @@ pub(super) fn points_of(page: &Page, owner: &Owner<'_>) -> Vec<Point> {
             id: point_id(&point_key, section, owner.wiki, page.path.as_str()),
             payload: object(payload),
             bm25: Some(bm25::document(&document.title, &passage)),
+            dense: None,
         }
     };
     if document.sections.is_empty() {
@@ -163,8 +173,11 @@ impl Point {
         self.payload.contains_key("kind")
     }
 
-    /// Returns a hash over all that the point holds: id, payload (whatever the order of its fields) and
-    /// the weights to the bit.
+    /// Returns a hash over all that the point holds: id, payload (whatever the order of its fields), the weights of its
+    /// words to the bit, and whether there is a dense vector.
+    ///
+    /// Not that vector's numbers: what text they stand for and which model made them is in the payload (`section_sha`,
+    /// `model`), so that a page can be compared without a provider; and an engine may round them.
     pub(super) fn hash(&self) -> [u8; 16] {
         let mut hasher = Sha256::new();
         hasher.update(self.id.as_bytes());
@@ -181,6 +194,7 @@ impl Point {
                 hasher.update(value.to_bits().to_le_bytes());
             }
         }
+        hasher.update([u8::from(self.dense.is_some())]);
         let whole: [u8; 32] = hasher.finalize().into();
         *whole
             .first_chunk()
@@ -218,19 +232,28 @@ impl Digests {
     }
 }
 
-/// A wiki's meta point: which store this is, and at which epoch. Without vectors, so never found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A wiki's meta point: which store this is, at which epoch, and of whose points. Without vectors, so never found.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Meta {
     pub(super) wiki: String,
     pub(super) id: String,
     pub(super) epoch: i64,
+    /// The checkout whose points these are, as [`VectorSettings`](super::VectorSettings) names it.
+    #[serde(default)]
+    pub(super) belongs: String,
+    /// The layout of its points.
+    #[serde(default)]
+    pub(super) schema: u32,
+    /// The model of their dense vectors; stays when no provider is set any longer, as some of its vectors may.
+    #[serde(default)]
+    pub(super) model: Option<String>,
 }
 
 /// What the meta point's `kind` is.
 pub(super) const META: &str = "meta";
 
 /// Raised when the layout of points changes; part of the fingerprint.
-pub(super) const SCHEMA: u32 = 1;
+pub(super) const SCHEMA: u32 = 2;
 
 impl Meta {
     /// Returns the id of a wiki's meta point.
@@ -242,30 +265,39 @@ impl Meta {
     }
 
     pub(super) fn to_point(&self, fingerprint: &str) -> Point {
+        let mut payload = object(json!({
+            "kind": META,
+            "wiki": self.wiki,
+            "id": self.id,
+            "epoch": self.epoch,
+            "belongs": self.belongs,
+            "schema": self.schema,
+            "fingerprint": fingerprint,
+        }));
+        if let Some(model) = &self.model {
+            payload.insert("model".into(), Value::from(model.as_str()));
+        }
         Point {
             id: Self::point_id(&self.wiki),
-            payload: object(json!({
-                "kind": META,
-                "wiki": self.wiki,
-                "id": self.id,
-                "epoch": self.epoch,
-                "schema": SCHEMA,
-                "fingerprint": fingerprint,
-            })),
+            payload,
             bm25: None,
+            dense: None,
         }
     }
 
     /// Reads a meta point; `None` when the point is none.
     pub(super) fn from_point(point: &Point) -> Option<Self> {
+        let number = |field: &str| point.payload.get(field).and_then(Value::as_i64);
+        let model = point.text("model");
         (point.text("kind") == META).then(|| Self {
             wiki: point.text("wiki").into(),
             id: point.text("id").into(),
-            epoch: point
-                .payload
-                .get("epoch")
-                .and_then(Value::as_i64)
+            epoch: number("epoch").unwrap_or(0),
+            belongs: point.text("belongs").into(),
+            schema: number("schema")
+                .and_then(|schema| schema.try_into().ok())
                 .unwrap_or(0),
+            model: (!model.is_empty()).then(|| model.into()),
         })
     }
 }

@@ -38,7 +38,11 @@ fn child_that_writes_until_it_is_killed() {
         if epoch % 2 == 0 {
             // Moments like any other to be killed in: closing, opening, optimising.
             drop(store);
-            let mut edge = crate::stores::vectors::edge::Edge::new(&state, Duration::from_secs(20));
+            let mut edge = crate::stores::vectors::edge::Edge::new(
+                &state,
+                Duration::from_secs(20),
+                Shape::default(),
+            );
             assert!(edge.ready(false).expect("ready"));
             edge.optimize().expect("optimised");
             store = VectorStore::over(Box::new(edge), settings("wiki-1"));
@@ -48,7 +52,7 @@ fn child_that_writes_until_it_is_killed() {
 
 #[test]
 fn kill_at_any_moment_leaves_a_shard_that_opens_and_heals() {
-    let root = TempDir::new().expect("a folder");
+    let root = Place::edge();
     let started = root.path().join("started");
     let mut reached = 0;
     for after in [1, 7, 31, 90, 170, 260, 400, 560, 800, 1100] {
