@@ -250,6 +250,7 @@ mod wired {
     use super::Workspace;
     use crate::cli::commands::search::Found;
     use crate::config::{Commits, VECTORS_KEY_VARIABLE};
+    use crate::embed::{self, Embeddings};
     use crate::model::{ContentSha, Failure};
     use crate::outbox::{self, Clock, Outbox, Owner, RedisSettings};
     use crate::state::{Receipts, StateDir, open_db};
@@ -323,7 +324,7 @@ mod wired {
         let mut receipts = Receipts::open(&ws.state.database())?;
         if !settings.is_shared() {
             settings.wiki_id = wiki_id(&mut receipts, &settings, &ws.state)?;
-            return VectorStore::open(settings, &ws.state);
+            return VectorStore::open(settings, &ws.state, embeddings(ws)?);
         }
         let Owner { host, root, .. } = Owner::of(&ws.root.path, String::new());
         // Machines made from one image may have one name.
@@ -349,7 +350,17 @@ mod wired {
         }
         settings.wiki_id = wiki_id(&mut receipts, &settings, &ws.state)?;
         receipts.set_meta(WIKI_ROOT, &root)?;
-        VectorStore::open(settings, &ws.state)
+        VectorStore::open(settings, &ws.state, embeddings(ws)?)
+    }
+
+    /// Opens what gives dense vectors, where the settings name a provider.
+    fn embeddings(ws: &Workspace) -> Result<Option<Embeddings>, Failure> {
+        let choice = &ws.config.embedding;
+        if !choice.is_on {
+            return Ok(None);
+        }
+        let key = ws.secret(embed::KEY_VARIABLE, "embedding.key_file", &choice.key_file)?;
+        embed::open(choice, key, &ws.state.database())
     }
 
     /// Returns the wiki's id, from the state, else from the points themselves, else a new one.

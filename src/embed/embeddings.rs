@@ -40,7 +40,8 @@ impl fmt::Debug for Embeddings {
 }
 
 /// Says whether anything in a text can be embedded. Some providers refuse a whole request for one that is empty.
-fn says_anything(text: &str) -> bool {
+#[must_use]
+pub fn says_anything(text: &str) -> bool {
     text.chars().any(|c| !c.is_whitespace() && !c.is_control())
 }
 
@@ -79,6 +80,14 @@ impl Embeddings {
     /// `Down` and `Refused`.
     pub fn learn_dimension(&self) -> Result<usize, Failure> {
         self.embedder.learn()
+    }
+
+    /// Asks the provider for the vector of an innocent text, whatever is known of it.
+    ///
+    /// # Errors
+    /// `Down` and `Refused`.
+    pub fn probe(&self) -> Result<(), Failure> {
+        self.embedder.probe()
     }
 
     /// Returns for each passage its vector, or why it has none: those at hand, then all others in one go. What the

@@ -20,7 +20,7 @@ mod tests;
 use std::path::Path;
 use std::time::Duration;
 
-pub use embeddings::{Counts, Embedded, Embeddings};
+pub use embeddings::{Counts, Embedded, Embeddings, says_anything};
 pub use settings::{
     AUTO, EmbeddingSettings, KEY_VARIABLE, LARGEST_BATCH, LARGEST_DIMENSION, MOST_CONCURRENT,
     Purpose, VARIABLES, check_most, check_url,
@@ -57,6 +57,12 @@ pub trait Embedder: Send {
     /// # Errors
     /// `Down` and `Refused`.
     fn learn(&self) -> Result<usize, Failure>;
+
+    /// Asks for the vector of an innocent text.
+    ///
+    /// # Errors
+    /// `Down` and `Refused`: the provider's failure, when even that gets none.
+    fn probe(&self) -> Result<(), Failure>;
 
     /// Returns for each text its vector, or why it has none. Hands on to `keep` what became of some texts
     /// as soon as it is known.

@@ -87,6 +87,9 @@ pub fn drain(
 ) -> Result<DrainReport, Failure> {
     let started = Instant::now();
     parts.alerts.begin(Timestamp::now());
+    for store in &mut parts.stores {
+        store.heed(&options.stop.0);
+    }
     let mut run = Run::new(options, parts);
     let ended = run.all(parts, progress);
     if let Err(failure) = ended {
@@ -118,6 +121,8 @@ pub(super) struct Run<'a> {
     pub(super) options: &'a DrainOptions,
     pub(super) report: DrainReport,
     pub(super) gates: HashMap<StoreName, Gate>,
+    /// What stores that take pages are without for now: shut while that is so, and probed like a store that is away.
+    pub(super) lacks: HashMap<StoreName, Gate>,
     /// Dead letters that rest, of the pages of the batch in hand.
     pub(super) letters: HashMap<PagePath, DeadLetter>,
     pub(super) fingerprint: String,
@@ -147,6 +152,7 @@ impl<'a> Run<'a> {
                 ..DrainReport::default()
             },
             gates: names.map(|name| (name, Gate::default())).collect(),
+            lacks: HashMap::new(),
             letters: HashMap::new(),
             fingerprint: combined_fingerprint(&parts.stores),
             findings: None,
@@ -226,7 +232,7 @@ impl<'a> Run<'a> {
         let now = Timestamp::now();
         let next_job = parts.outbox.next_due()?;
         let owed = parts.outbox.counts(now)?.held > 0;
-        let gates = parts.stores.iter().map(|store| &self.gates[&store.name()]);
+        let gates = self.gates.values().chain(self.lacks.values());
         let probes = gates.filter(|gate| !gate.is_given_up(&parts.policy));
         let next_probe = probes.filter_map(Gate::probe_at).min();
         let due = [next_job, next_probe.filter(|_| owed)]
@@ -296,7 +302,7 @@ impl<'a> Run<'a> {
         let open = self
             .gates
             .iter()
-            .filter(|(_, gate)| gate.closed().is_none());
+            .filter(|(name, gate)| gate.closed().is_none() && !self.lacks.contains_key(name));
         let back = open.map(|(&name, _)| Subject::Store(name));
         for subject in back.chain([Subject::Drain]) {
             parts.alerts.note(&Event::Back { subject }, now);

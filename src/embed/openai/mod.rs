@@ -154,7 +154,7 @@ impl OpenAi {
             }
             Err(Setback::Provider(failure)) => Err(failure),
             Err(Setback::Texts(suspicion)) => {
-                self.probe(go_on)?;
+                self.innocent(go_on)?;
                 self.part(first, texts, suspicion, go_on, done).map(drop)
             }
         }
@@ -164,7 +164,7 @@ impl OpenAi {
     ///
     /// # Errors
     /// The provider's failure, when even that gets no vector.
-    fn probe(&self, go_on: GoOn<'_>) -> Result<(), Failure> {
+    fn innocent(&self, go_on: GoOn<'_>) -> Result<(), Failure> {
         match self.ask(&self.passage, &[INNOCENT], PROBE, Tries::Suspected, go_on) {
             Ok(_) => Ok(()),
             Err(Setback::Provider(failure)) => Err(failure),
@@ -297,9 +297,17 @@ impl Embedder for OpenAi {
 
     fn learn(&self) -> Result<usize, Failure> {
         if self.dimension().is_none() {
-            self.probe(&|| true)?;
+            self.probe()?;
         }
         Ok(self.dimension().unwrap_or_default())
+    }
+
+    fn probe(&self) -> Result<(), Failure> {
+        match self.ask(&self.passage, &[INNOCENT], PROBE, Tries::One, &|| true) {
+            Ok(_) => Ok(()),
+            Err(Setback::Provider(failure)) => Err(failure),
+            Err(Setback::Texts(suspicion)) => Err(self.line.convict(suspicion)),
+        }
     }
 
     fn passages(

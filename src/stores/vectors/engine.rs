@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::point::{Meta, Point};
-use super::shape::Only;
+use super::shape::{Dense, Only};
 use crate::embed::Sparse;
 use crate::model::Failure;
 
@@ -43,6 +43,9 @@ pub(super) trait Engine: Send {
     /// `Busy` when another process has it and does not let go in time, `Refused` when it is damaged or of another shape,
     /// `Down` otherwise. The same for all methods below.
     fn ready(&mut self, create: bool) -> Result<bool, Failure>;
+
+    /// Wants these dense vectors from the next [`Engine::ready`] on: their dimension was not known before.
+    fn want(&mut self, dense: Dense);
 
     /// Returns a wiki's meta as it was last noted, where the engine can tell without being opened and be sure that
     /// nothing was put in its place since; `None` where it cannot, and the meta point must be read.

@@ -6,6 +6,7 @@
 //! | `engine.rs` | what an engine must be able to do |
 //! | `edge/`, `turn.rs` | Qdrant Edge in this process, and whose turn it is with it |
 //! | `server/` | a Qdrant server, over gRPC |
+//! | `meaning.rs` | points get their dense vectors, as far as the provider is there |
 //! | `shape.rs` | which dense vectors there are to be, and what a search is limited to |
 //! | `search.rs` | from a query to pages |
 //!
@@ -18,6 +19,7 @@
 #[cfg(feature = "edge")]
 mod edge;
 mod engine;
+mod meaning;
 mod point;
 mod search;
 #[cfg(feature = "server")]
@@ -30,6 +32,8 @@ mod turn;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -38,9 +42,10 @@ pub use self::search::{Answer, Hit, Question};
 pub use self::shape::{Channel, Dense, Only, Shape};
 
 use self::engine::Engine;
+use self::meaning::Meaning;
 use self::point::{Digests, Meta, Owner, Point, SCHEMA, points_of};
 use super::{Applied, Holding, Identity, Outcome, Store, Tally};
-use crate::embed::{PASSAGE_VERSION, bm25};
+use crate::embed::{Embeddings, PASSAGE_VERSION, bm25};
 use crate::model::markdown::PARSER_VERSION;
 use crate::model::{Change, Failure, FailureKind, Page, Secret, StoreName};
 use crate::state::StateDir;
@@ -122,10 +127,19 @@ impl VectorSettings {
     }
 }
 
+/// From how many texts on the engine is let go of while they are embedded: others may want it meanwhile.
+const MANY: usize = 64;
+
 /// The vectors of one wiki.
 pub struct VectorStore {
     settings: VectorSettings,
     fingerprint: String,
+    /// The fingerprint of points that lack their dense vector for now.
+    lesser: String,
+    /// The fingerprint of the model that makes dense vectors, also while it is not known how many numbers they have.
+    model: Option<String>,
+    /// What makes them.
+    meaning: Option<Meaning>,
     engine: Box<dyn Engine>,
 }
 
@@ -226,30 +240,52 @@ fn open_engine(settings: &VectorSettings, state: &StateDir) -> Result<Box<dyn En
 }
 
 impl VectorStore {
-    /// Opens the vectors of a wiki. Touches nothing yet: the engine is opened when it is first needed.
+    /// Opens the vectors of a wiki. Touches nothing yet: the engine is opened when it is first needed. With `embeddings`
+    /// the points get dense vectors; the shape's are then those.
     ///
     /// # Errors
     /// `Refused` when the URL names no engine that this build has.
-    pub fn open(settings: VectorSettings, state: &StateDir) -> Result<Self, Failure> {
+    pub fn open(
+        mut settings: VectorSettings,
+        state: &StateDir,
+        embeddings: Option<Embeddings>,
+    ) -> Result<Self, Failure> {
+        if let Some(embeddings) = &embeddings {
+            settings.shape.dense = embeddings.dimension().map(|dimension| Dense {
+                dimension,
+                model: embeddings.fingerprint(),
+            });
+        }
         let engine = open_engine(&settings, state)?;
-        Ok(Self::over(engine, settings))
+        Ok(Self::over(engine, settings, embeddings))
     }
 
-    fn over(engine: Box<dyn Engine>, settings: VectorSettings) -> Self {
-        let mut fingerprint = format!(
+    fn over(
+        engine: Box<dyn Engine>,
+        settings: VectorSettings,
+        embeddings: Option<Embeddings>,
+    ) -> Self {
+        let lesser = format!(
             "parser {PARSER_VERSION}, passage {PASSAGE_VERSION}, bm25 {}, schema {SCHEMA}, repo {}",
             bm25::VERSION,
             settings.repo_name
         );
-        if let Some(dense) = &settings.shape.dense {
+        let shaped = settings.shape.dense.as_ref().map(|dense| &dense.model);
+        let model = embeddings
+            .as_ref()
+            .map(Embeddings::fingerprint)
+            .or_else(|| shaped.cloned());
+        let mut fingerprint = lesser.clone();
+        if let Some(model) = &model {
             fingerprint.push_str(", dense ");
-            fingerprint.push_str(&dense.model);
-            fingerprint.push(' ');
-            fingerprint.push_str(&dense.dimension.to_string());
+            fingerprint.push_str(model);
         }
         Self {
             settings,
             fingerprint,
+            lesser,
+            model,
+            meaning: embeddings.map(Meaning::new),
             engine,
         }
     }
@@ -322,6 +358,26 @@ impl VectorStore {
         self.engine.flush()
     }
 
+    /// Wants dense vectors of the provider's dimension once that is known; the engine is to be made ready again then.
+    fn learn(&mut self) -> bool {
+        let Some(meaning) = &self.meaning else {
+            return false;
+        };
+        let Some(dimension) = meaning.embeddings.dimension() else {
+            return false;
+        };
+        if self.settings.shape.dense.is_some() {
+            return false;
+        }
+        let dense = Dense {
+            dimension,
+            model: meaning.embeddings.fingerprint(),
+        };
+        self.settings.shape.dense = Some(dense.clone());
+        self.engine.want(dense);
+        true
+    }
+
     /// Refuses points that we cannot go on with: another model's, or a newer program's.
     fn check(&self, meta: &Meta) -> Result<(), Failure> {
         let refused =
@@ -333,11 +389,10 @@ impl VectorStore {
             );
             return refused(reason, "use the newer one");
         }
-        match (&self.settings.shape.dense, &meta.model) {
-            (Some(wanted), Some(there)) if wanted.model != *there => {
+        match (&self.model, &meta.model) {
+            (Some(wanted), Some(there)) if wanted != there => {
                 let reason = format!(
-                    "the vectors were made by the model {there}, and the settings name {}: they cannot be compared",
-                    wanted.model
+                    "the vectors were made by the model {there}, and the settings name {wanted}: they cannot be compared"
                 );
                 let way_out = if self.settings.is_shared() {
                     REBUILD_SERVER
@@ -351,7 +406,7 @@ impl VectorStore {
     }
 
     /// Makes some of the changes and returns what became of each.
-    fn write(&mut self, gathered: Vec<Gathered<'_>>) -> Result<Vec<Outcome>, Failure> {
+    fn write(&mut self, mut gathered: Vec<Gathered<'_>>) -> Result<Vec<Outcome>, Failure> {
         let wiki = self.settings.wiki_id.clone();
         let paths: Vec<&str> = gathered.iter().map(|one| one.path).collect();
         let mut held = HashMap::<String, Held>::new();
@@ -360,14 +415,20 @@ impl VectorStore {
             held.digests.push(&point);
             held.ids.push((point.id, point.dense.is_some()));
         })?;
+        // What is whole is told before anything is asked of a provider.
+        for one in &mut gathered {
+            let held = held.entry(one.path.to_owned()).or_default();
+            one.is_owed = held.digests.digest() != self.digest(&one.points);
+        }
+        let lacks = self.give_meaning(&mut gathered)?;
         let mut outcomes = Vec::with_capacity(gathered.len());
         let mut upserts = Vec::new();
         let mut page_of = HashMap::new();
         let mut leftovers = Vec::new();
         let mut meaningless = Vec::new();
-        for (at, Gathered { path, points }) in gathered.into_iter().enumerate() {
-            let held = held.remove(path).unwrap_or_default();
-            let changed = held.digests.digest() != Digests::of(&points).digest();
+        for (at, one) in gathered.into_iter().enumerate() {
+            let held = held.remove(one.path).unwrap_or_default();
+            let changed = one.is_owed && held.digests.digest() != Digests::of(&one.points).digest();
             outcomes.push(Ok(Applied {
                 changed,
                 mark: None,
@@ -375,6 +436,7 @@ impl VectorStore {
             if !changed {
                 continue;
             }
+            let points = one.points;
             let new: HashMap<Uuid, bool> = points
                 .iter()
                 .map(|point| (point.id, point.dense.is_some()))
@@ -412,7 +474,58 @@ impl VectorStore {
             self.engine.delete_except(&wiki, &paths, &keep)?;
         }
         fail::fail_point!("vectors.after_delete");
+        for (at, why) in lacks {
+            if outcomes[at].is_ok() {
+                outcomes[at] = Err(why);
+            }
+        }
         Ok(outcomes)
+    }
+
+    /// Returns the digest of a page's points as they are to be once each has its dense vector.
+    fn digest(&self, points: &[Point]) -> String {
+        let is_dense = |point: &Point| match self.meaning {
+            Some(_) => Meaning::is_wanted(point),
+            None => point.dense.is_some(),
+        };
+        Digests::when(points, is_dense).digest()
+    }
+
+    /// Gives the points that are owed their dense vectors; returns, by the page's place, why some get none.
+    fn give_meaning(
+        &mut self,
+        gathered: &mut [Gathered<'_>],
+    ) -> Result<HashMap<usize, Failure>, Failure> {
+        let Some(meaning) = &mut self.meaning else {
+            return Ok(HashMap::new());
+        };
+        let owed = gathered.iter_mut().enumerate();
+        let mut owed: Vec<_> = owed
+            .filter(|(_, one)| one.is_owed && !one.points.is_empty())
+            .map(|(at, one)| (at, &mut one.points))
+            .collect();
+        if owed.is_empty() {
+            return Ok(HashMap::new());
+        }
+        if owed.iter().map(|(_, points)| points.len()).sum::<usize>() >= MANY {
+            self.engine.rest();
+        }
+        let lacks = meaning.give(&mut owed)?;
+        for (at, points) in owed {
+            if lacks.contains_key(&at) {
+                let wanted = |point: &&mut Point| point.dense.is_none();
+                for point in points.iter_mut().filter(wanted) {
+                    let lesser = self.lesser.as_str().into();
+                    point.payload.insert("fingerprint".into(), lesser);
+                }
+            }
+        }
+        if self.learn() {
+            self.meta_or_new()?;
+        } else {
+            self.engine.ready(true)?;
+        }
+        Ok(lacks)
     }
 }
 
@@ -428,6 +541,8 @@ struct Held {
 struct Gathered<'a> {
     path: &'a str,
     points: Vec<Point>,
+    /// Whether the store does not hold it as it is to be.
+    is_owed: bool,
 }
 
 impl Store for VectorStore {
@@ -460,6 +575,9 @@ impl Store for VectorStore {
     }
 
     fn apply(&mut self, changes: &[Change], epoch: i64) -> Result<Vec<Outcome>, Failure> {
+        if let Some(meaning) = &mut self.meaning {
+            meaning.begin();
+        }
         let meta = self.meta_or_new()?;
         let mut done = Vec::with_capacity(changes.len());
         let mut gathered = Vec::new();
@@ -471,6 +589,7 @@ impl Store for VectorStore {
                     Change::Put(page) => self.points_of(page),
                     Change::Remove(_) => Vec::new(),
                 },
+                is_owed: true,
             };
             points += one.points.len();
             gathered.push(one);
@@ -484,7 +603,8 @@ impl Store for VectorStore {
         }
         self.engine.flush()?;
         fail::fail_point!("vectors.flushed");
-        let meta = Meta { epoch, ..meta };
+        // The model may have become known meanwhile.
+        let meta = self.ours(Meta { epoch, ..meta });
         self.write_meta(&meta)?;
         fail::fail_point!("vectors.epoch");
         // Edge leaves out, in silence, an operation whose number it thinks it has seen: so it would be with
@@ -527,19 +647,34 @@ impl Store for VectorStore {
     }
 
     fn expected(&mut self, page: &Page) -> Result<Option<String>, Failure> {
-        Ok(Some(Digests::of(&self.points_of(page)).digest()))
+        Ok(Some(self.digest(&self.points_of(page))))
     }
 
     fn is_there(&mut self) -> Result<bool, Failure> {
         Ok(self.engine.glance(&self.settings.wiki_id).is_some() || self.engine.ready(false)?)
     }
 
-    /// No provider is asked, so none has embedded anything.
     fn tally(&self) -> Tally {
+        let counts = self.meaning.as_ref().map(Meaning::counts);
+        let counts = counts.unwrap_or_default();
         Tally {
-            embedded: Some(0),
-            cached: Some(0),
+            embedded: Some(counts.embedded),
+            cached: Some(counts.cached),
             ..Tally::default()
+        }
+    }
+
+    fn lack(&self) -> Option<Failure> {
+        self.meaning.as_ref()?.lack().cloned()
+    }
+
+    fn probe_lack(&mut self) -> Result<(), Failure> {
+        self.meaning.as_mut().map_or(Ok(()), Meaning::probe)
+    }
+
+    fn heed(&mut self, stop: &Arc<AtomicBool>) {
+        if let Some(meaning) = &mut self.meaning {
+            meaning.heed(stop);
         }
     }
 

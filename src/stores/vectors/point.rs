@@ -42,7 +42,7 @@ pub(super) struct Point {
     /// `None` for the meta point. A section without tokens has an empty one all the same: an engine may
     /// leave the old vector where an upsert names none. Read back, an empty one may be `None`.
     pub(super) bm25: Option<Sparse>,
-    /// The meaning of the section, of length 1, made by the model that the payload's `model` names; `None` for the meta
+    /// The meaning of the section, of length 1, made by the model that the payload's `fingerprint` names; `None` for the meta
     /// point, without a provider, and while it is away.
     pub(super) dense: Option<Vec<f32>>,
 }
@@ -168,6 +168,22 @@ impl Point {
             .unwrap_or("")
     }
 
+    /// Returns the headings above the section, outermost first, its own last.
+    pub(super) fn heading(&self) -> Vec<&str> {
+        let heading = self.payload.get("heading").and_then(Value::as_array);
+        heading
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect()
+    }
+
+    /// Returns the text that stands for the section in every embedding.
+    pub(super) fn passage(&self) -> String {
+        let trail: Vec<String> = self.heading().into_iter().map(Into::into).collect();
+        embed::passage(self.text("title"), &trail, self.text("text"))
+    }
+
     /// Says whether it is a wiki's meta point and no section.
     pub(super) fn is_meta(&self) -> bool {
         self.payload.contains_key("kind")
@@ -177,8 +193,13 @@ impl Point {
     /// words to the bit, and whether there is a dense vector.
     ///
     /// Not that vector's numbers: what text they stand for and which model made them is in the payload (`section_sha`,
-    /// `model`), so that a page can be compared without a provider; and an engine may round them.
+    /// `fingerprint`), so that a page can be compared without a provider; and an engine may round them.
     pub(super) fn hash(&self) -> [u8; 16] {
+        self.hash_when(self.dense.is_some())
+    }
+
+    /// Returns that hash as it is with or without a dense vector.
+    fn hash_when(&self, is_dense: bool) -> [u8; 16] {
         let mut hasher = Sha256::new();
         hasher.update(self.id.as_bytes());
         let fields: BTreeMap<&String, &Value> = self.payload.iter().collect();
@@ -194,7 +215,7 @@ impl Point {
                 hasher.update(value.to_bits().to_le_bytes());
             }
         }
-        hasher.update([u8::from(self.dense.is_some())]);
+        hasher.update([u8::from(is_dense)]);
         let whole: [u8; 32] = hasher.finalize().into();
         *whole
             .first_chunk()
@@ -203,7 +224,7 @@ impl Point {
 }
 
 /// The points of one page, as hashes: what a digest is made of.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Digests(Vec<[u8; 16]>);
 
 impl Digests {
@@ -211,15 +232,22 @@ impl Digests {
         Self(points.iter().map(Point::hash).collect())
     }
 
+    /// Takes each point as it is with or without a dense vector.
+    pub(super) fn when(points: &[Point], is_dense: impl Fn(&Point) -> bool) -> Self {
+        let hash = |point: &Point| point.hash_when(is_dense(point));
+        Self(points.iter().map(hash).collect())
+    }
+
     pub(super) fn push(&mut self, point: &Point) {
         self.0.push(point.hash());
     }
 
     /// Returns one digest of all, in hex; the order in which they came does not matter.
-    pub(super) fn digest(mut self) -> String {
-        self.0.sort_unstable();
+    pub(super) fn digest(&self) -> String {
+        let mut hashes = self.0.clone();
+        hashes.sort_unstable();
         let mut hasher = Sha256::new();
-        for hash in &self.0 {
+        for hash in &hashes {
             hasher.update(hash);
         }
         hasher

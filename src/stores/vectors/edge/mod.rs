@@ -33,7 +33,7 @@ use self::shard::{
 use super::RRF_K;
 use super::engine::{Ask, Engine, Unfit};
 use super::point::{BM25, DENSE, INDEXED, META, Meta, Point};
-use super::shape::Shape;
+use super::shape::{Dense, Shape};
 use super::turn::{Taken, Turn};
 use crate::model::{Failure, FailureKind};
 use crate::state::StateDir;
@@ -55,6 +55,8 @@ pub(super) struct Edge {
     shape: Shape,
     turn: Turn,
     open: Option<Open>,
+    /// Points written since it was last tidied; a reader's zero leaves the shard as it is.
+    loose: usize,
 }
 
 /// An open shard, and the turn that goes with it.
@@ -63,8 +65,6 @@ struct Open {
     shard: Option<EdgeShard>,
     /// The folder that was opened: another one in its place means that somebody moved ours away.
     folder: u64,
-    /// Points written since it was opened; a reader's zero leaves the shard as it is.
-    loose: usize,
     _turn: Taken,
 }
 
@@ -91,6 +91,7 @@ impl Edge {
             shape,
             turn: Turn::of(state, wait),
             open: None,
+            loose: 0,
         }
     }
 
@@ -132,9 +133,7 @@ impl Edge {
     }
 
     fn wrote(&mut self, points: usize) {
-        if let Some(open) = &mut self.open {
-            open.loose += points;
-        }
+        self.loose += points;
     }
 
     /// Which vectors are read.
@@ -302,7 +301,6 @@ impl Engine for Edge {
         self.open = Some(Open {
             shard: Some(shard),
             folder: folder_id(&self.dir).unwrap_or_default(),
-            loose: 0,
             _turn: turn,
         });
         if let Some(dense) = wanted.filter(|_| lacks_dense) {
@@ -313,6 +311,11 @@ impl Engine for Edge {
             self.flush()?;
         }
         Ok(true)
+    }
+
+    fn want(&mut self, dense: Dense) {
+        self.shape.dense = Some(dense);
+        self.open = None;
     }
 
     fn glance(&mut self, wiki: &str) -> Option<Meta> {
@@ -422,12 +425,9 @@ impl Engine for Edge {
     }
 
     fn tidy(&mut self) -> Result<(), Failure> {
-        if self
-            .open
-            .as_ref()
-            .is_some_and(|open| open.loose >= OPTIMIZE_EVERY)
-        {
+        if self.open.is_some() && self.loose >= OPTIMIZE_EVERY {
             self.optimize()?;
+            self.loose = 0;
             // Closed, so that the next opening takes off the WAL, and with it what is mapped of it.
             self.open = None;
         }
@@ -448,7 +448,7 @@ impl Engine for Edge {
 
 impl Drop for Edge {
     fn drop(&mut self) {
-        if self.open.as_ref().is_some_and(|open| open.loose > 0) && !self.turn.is_wished() {
+        if self.open.is_some() && self.loose > 0 && !self.turn.is_wished() {
             // Does nothing until the segment that is written to has grown to INDEX_KB, and then keeps the
             // next opening quick. Only for speed: what fails here fails at that opening, and is told.
             let _ = self.optimize();

@@ -29,7 +29,7 @@ use self::link::Link;
 use self::write::{POINT_BYTES, REQUEST_POINTS};
 use super::engine::{Ask, Engine, Unfit};
 use super::point::{BM25, DENSE, META, Point};
-use super::shape::Shape;
+use super::shape::{Dense, Shape};
 use super::{RRF_K, ServerSettings};
 use crate::model::Failure;
 
@@ -124,6 +124,10 @@ const PATHS_ALONE: usize = 64;
 impl Engine for Server {
     fn ready(&mut self, create: bool) -> Result<bool, Failure> {
         self.look(create)
+    }
+
+    fn want(&mut self, dense: Dense) {
+        self.shape.dense = Some(dense);
     }
 
     fn retrieve(&mut self, ids: &[Uuid]) -> Result<Vec<Point>, Failure> {

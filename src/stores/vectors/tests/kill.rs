@@ -30,7 +30,7 @@ fn child_that_writes_until_it_is_killed() {
         return;
     };
     let state = StateDir::of(Path::new(&dir));
-    let mut store = VectorStore::open(settings("wiki-1"), &state).expect("a store");
+    let mut store = VectorStore::open(settings("wiki-1"), &state, None).expect("a store");
     let first = store.identity().expect("identity").epoch + 1;
     fs::write(Path::new(&dir).join("started"), "").expect("said so");
     for epoch in first.. {
@@ -45,7 +45,7 @@ fn child_that_writes_until_it_is_killed() {
             );
             assert!(edge.ready(false).expect("ready"));
             edge.optimize().expect("optimised");
-            store = VectorStore::over(Box::new(edge), settings("wiki-1"));
+            store = VectorStore::over(Box::new(edge), settings("wiki-1"), None);
         }
     }
 }

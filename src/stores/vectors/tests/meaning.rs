@@ -16,7 +16,7 @@ fn store_with(place: &Place, shape: Shape) -> VectorStore {
         shape,
         ..place.settings("wiki-1")
     };
-    VectorStore::open(settings, &state(place)).expect("a store")
+    VectorStore::open(settings, &state(place), None).expect("a store")
 }
 
 /// Puts a page of one section in, with a meaning.
@@ -29,7 +29,11 @@ fn put_meaning(store: &mut VectorStore, page: &Page, meaning: Option<[f32; 4]>) 
         points[0].payload.insert("model".into(), Value::from("A"));
     }
     let path = page.path.as_str();
-    let gathered = vec![Gathered { path, points }];
+    let gathered = vec![Gathered {
+        path,
+        points,
+        is_owed: true,
+    }];
     let outcomes = store.write(gathered).expect("written");
     assert!(outcomes.iter().all(Result::is_ok));
     store.engine.flush().expect("flushed");
@@ -161,7 +165,7 @@ pub(super) fn another_model_of_the_same_dimension_is_refused_and_nothing_is_dele
         ..place.settings("wiki-2")
     };
     put(&mut store_of(place, "wiki-2"), 1, vec![page("w/a.md", "x")]);
-    let mut killed = VectorStore::open(settings, &state(place)).expect("a store");
+    let mut killed = VectorStore::open(settings, &state(place), None).expect("a store");
     killed.meta_or_new().expect("ready");
     let model = killed.meta().expect("read").expect("there").model;
     assert_eq!(model.as_deref(), Some("A"));

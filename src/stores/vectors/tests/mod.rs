@@ -77,7 +77,7 @@ fn store(place: &Place) -> VectorStore {
 }
 
 fn store_of(place: &Place, wiki: &str) -> VectorStore {
-    VectorStore::open(place.settings(wiki), &state(place)).expect("a store")
+    VectorStore::open(place.settings(wiki), &state(place), None).expect("a store")
 }
 
 fn path(text: &str) -> PagePath {
@@ -185,7 +185,7 @@ fn an_unknown_url_is_refused() {
         url: "ftp://x".into(),
         ..settings("w")
     };
-    let failure = VectorStore::open(settings, &state(&root)).expect_err("refused");
+    let failure = VectorStore::open(settings, &state(&root), None).expect_err("refused");
     assert_eq!(failure.kind, FailureKind::Refused);
 }
 
@@ -201,7 +201,7 @@ fn optimised(place: &Place, pages: &[Page]) -> VectorStore {
         edge.optimize().expect("optimised"),
         "there is enough for it"
     );
-    VectorStore::over(Box::new(edge), settings("wiki-1"))
+    VectorStore::over(Box::new(edge), settings("wiki-1"), None)
 }
 
 /// So many distinct words: a large vector.

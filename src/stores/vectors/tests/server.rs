@@ -61,7 +61,7 @@ impl Drop for Place {
 fn hasty(place: &Place) -> VectorStore {
     let mut settings = place.settings("wiki-1");
     settings.server.timeout = Duration::from_millis(700);
-    VectorStore::open(settings, &state(place)).expect("a store")
+    VectorStore::open(settings, &state(place), None).expect("a store")
 }
 
 fn put_fails(store: &mut VectorStore, epoch: i64, pages: Vec<Page>) -> Failure {
@@ -151,7 +151,7 @@ fn a_large_load_goes_in_requests_of_bounded_count_and_size() {
         shape,
         ..place.settings("wiki-1")
     };
-    let mut store = VectorStore::open(settings, &state(&place)).expect("a store");
+    let mut store = VectorStore::open(settings, &state(&place), None).expect("a store");
     store.identity().expect("ready");
     let long = "long text ".repeat(10_000);
     let points: Vec<Point> = (0..2_000_u16)
@@ -187,7 +187,7 @@ fn a_page_with_a_section_too_large_for_a_request_fails_alone() {
     let place = Place::test_server();
     let mut engine = place.engine();
     engine.limit_points_to(3_000);
-    let mut store = VectorStore::over(Box::new(engine), place.settings("wiki-1"));
+    let mut store = VectorStore::over(Box::new(engine), place.settings("wiki-1"), None);
     put(
         &mut store,
         1,
@@ -380,7 +380,7 @@ fn a_key_that_is_wanted_is_given_and_a_wrong_one_is_told_without_being_shown() {
     let with = |key: Option<&str>| {
         let mut settings = place.settings("wiki-1");
         settings.server.api_key = key.map(Secret::new);
-        VectorStore::open(settings, &state(&place)).expect("a store")
+        VectorStore::open(settings, &state(&place), None).expect("a store")
     };
     with(Some("right-key")).identity().expect("let in");
     for key in [None, Some("wrong-key")] {
@@ -396,7 +396,7 @@ fn a_key_that_is_wanted_is_given_and_a_wrong_one_is_told_without_being_shown() {
     }
     let mut settings = place.settings("wiki-1");
     settings.server.api_key = Some(Secret::new("line\nbreak"));
-    let failure = VectorStore::open(settings, &state(&place)).expect_err("no key");
+    let failure = VectorStore::open(settings, &state(&place), None).expect_err("no key");
     assert_eq!(failure.kind, FailureKind::Refused);
     assert!(!format!("{failure:?}").contains("break"));
 }
@@ -416,14 +416,15 @@ fn the_wiki_of_this_checkout_is_found_again_among_others_when_its_state_is_lost(
         (3, "mine", "here"),
         (9, "theirs", "there"),
     ] {
-        let mut store = VectorStore::open(of(wiki, belongs), &state(&place)).expect("a store");
+        let mut store =
+            VectorStore::open(of(wiki, belongs), &state(&place), None).expect("a store");
         put(&mut store, epoch, vec![page("w/a.md", "x")]);
     }
     assert_eq!(adopted("here").as_deref(), Some("mine"));
     assert_eq!(adopted("there").as_deref(), Some("theirs"));
     assert_eq!(adopted("nowhere"), None);
     // Moved, with its state.
-    let mut moved = VectorStore::open(of("mine", "moved"), &state(&place)).expect("a store");
+    let mut moved = VectorStore::open(of("mine", "moved"), &state(&place), None).expect("a store");
     moved.identity().expect("ready");
     assert_eq!(adopted("moved").as_deref(), Some("mine"));
     assert_eq!(adopted("here").as_deref(), Some("old"));

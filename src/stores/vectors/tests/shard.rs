@@ -68,7 +68,7 @@ fn a_reader_waits_for_its_turn_only_so_long() {
         wait: Duration::from_millis(60),
         ..settings("wiki-1")
     };
-    let mut reader = VectorStore::open(hasty, &state(&root)).expect("a store");
+    let mut reader = VectorStore::open(hasty, &state(&root), None).expect("a store");
     let failure = reader.search("x", 1).expect_err("busy");
     assert_eq!(failure.kind, FailureKind::Busy);
     assert!(
@@ -87,7 +87,8 @@ fn the_drain_gives_way_between_batches_and_goes_on_after() {
     drain.yield_turn();
     let reader_state = state(&root);
     let reader = std::thread::spawn(move || {
-        let mut reader = VectorStore::open(settings("wiki-1"), &reader_state).expect("a store");
+        let mut reader =
+            VectorStore::open(settings("wiki-1"), &reader_state, None).expect("a store");
         reader.search("x", 1).expect("searched").len()
     });
     let end = Instant::now() + Duration::from_secs(20);
