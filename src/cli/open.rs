@@ -244,20 +244,26 @@ pub(crate) use wired::{graph_db, graph_store, search};
 /// What stands behind the settings today.
 mod wired {
     use std::path::Path;
+    use std::time::Duration;
 
     use uuid::Uuid;
 
     use super::Workspace;
-    use crate::cli::commands::search::Found;
+    use crate::cli::commands::search::{Asked, Found};
     use crate::config::{Commits, VECTORS_KEY_VARIABLE};
     use crate::embed::{self, Embeddings};
-    use crate::model::{ContentSha, Failure};
+    use crate::model::{ContentSha, Failure, FailureKind};
     use crate::outbox::{self, Clock, Outbox, Owner, RedisSettings};
     use crate::state::{Receipts, StateDir, open_db};
     use crate::stores::Store;
     use crate::stores::git::{GitSettings, GitStore};
     use crate::stores::graph::GraphStore;
-    use crate::stores::vectors::{ServerSettings, VectorSettings, VectorStore, adopted_wiki_id};
+    use crate::stores::vectors::{
+        Question, ServerSettings, VectorSettings, VectorStore, adopted_wiki_id,
+    };
+
+    /// How long a search waits for the provider.
+    const QUERY: Duration = Duration::from_secs(10);
 
     /// The key of the wiki's id among the lasting values.
     const WIKI_ID: &str = "wiki_id";
@@ -315,6 +321,10 @@ mod wired {
     }
 
     fn vector_store(ws: &Workspace) -> Result<VectorStore, Failure> {
+        VectorStore::open(vector_settings(ws)?, &ws.state, embeddings(ws)?)
+    }
+
+    fn vector_settings(ws: &Workspace) -> Result<VectorSettings, Failure> {
         let choice = &ws.config.vectors;
         let folder = ws.root.path.file_name().unwrap_or_default();
         let mut settings = VectorSettings {
@@ -324,7 +334,7 @@ mod wired {
         let mut receipts = Receipts::open(&ws.state.database())?;
         if !settings.is_shared() {
             settings.wiki_id = wiki_id(&mut receipts, &settings, &ws.state)?;
-            return VectorStore::open(settings, &ws.state, embeddings(ws)?);
+            return Ok(settings);
         }
         let Owner { host, root, .. } = Owner::of(&ws.root.path, String::new());
         // Machines made from one image may have one name.
@@ -350,7 +360,7 @@ mod wired {
         }
         settings.wiki_id = wiki_id(&mut receipts, &settings, &ws.state)?;
         receipts.set_meta(WIKI_ROOT, &root)?;
-        VectorStore::open(settings, &ws.state, embeddings(ws)?)
+        Ok(settings)
     }
 
     /// Opens what gives dense vectors, where the settings name a provider.
@@ -391,22 +401,38 @@ mod wired {
         Uuid::new_v5(&Uuid::NAMESPACE_URL, name.as_bytes()).to_string()
     }
 
-    /// Returns the pages about `query`, best first.
-    pub(crate) fn search(ws: &Workspace, query: &str, limit: usize) -> Result<Vec<Found>, Failure> {
+    /// Returns the pages about what is asked, best first; by words alone where their meaning cannot be had.
+    pub(crate) fn search(ws: &Workspace, asked: &Asked<'_>) -> Result<Found, Failure> {
         ws.state.create()?;
-        let hits = vector_store(ws)?.search(query, limit)?;
-        Ok(hits
-            .into_iter()
-            .map(|hit| Found {
-                path: hit.path,
-                title: hit.title,
-                trail: hit.heading,
-                score: hit.score,
-                text: hit.text,
-                page_sha: hit.page_sha,
-                point_id: hit.point_id,
-            })
-            .collect())
+        let mut store = vector_store(ws)?;
+        let (meaning, mut no_meaning) = match store.meaning_of(asked.query, QUERY) {
+            Ok(meaning) => (meaning, None),
+            Err(failure) => (None, Some(failure)),
+        };
+        let choice = &ws.config.search;
+        let weights = [choice.words_weight, choice.meaning_weight];
+        let mut question = Question {
+            meaning: meaning.as_deref(),
+            // Small numbers, and only their ratio counts.
+            weights: weights.map(|weight| f32::from(u16::try_from(weight).unwrap_or(u16::MAX))),
+            only: asked.only.clone(),
+            ..Question::words(asked.query, asked.limit)
+        };
+        let answer = match store.ask(&question) {
+            // Vectors of another model: words are the same for all.
+            Err(failure) if failure.kind == FailureKind::Refused && ws.config.embedding.is_on => {
+                drop(store);
+                no_meaning = Some(failure);
+                question.meaning = None;
+                VectorStore::open(vector_settings(ws)?, &ws.state, None)?.ask(&question)?
+            }
+            other => other?,
+        };
+        Ok(Found {
+            hits: answer.hits,
+            channels: answer.channels,
+            no_meaning,
+        })
     }
 
     /// Opens the database that holds the graph, for reading.

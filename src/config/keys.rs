@@ -10,6 +10,9 @@ use crate::model::PagePath;
 use crate::stores::git::{check_author, check_message};
 
 /// In the order of their words.
+/// The largest weight of a rank.
+const HEAVIEST: u64 = 1000;
+
 const COMMITS: [Commits; 3] = [Commits::Batch, Commits::Page, Commits::Off];
 
 type Check = fn(&Config) -> Result<(), String>;
@@ -273,6 +276,20 @@ pub const KEYS: &[Key] = &[
         check: None,
     },
     Key {
+        section: "search",
+        name: "words_weight",
+        doc: "How much a page's rank by words counts, beside its rank by meaning.",
+        slot: Slot::Count(|c| &mut c.search.words_weight),
+        check: Some(|c| check_most(c.search.words_weight, HEAVIEST)),
+    },
+    Key {
+        section: "search",
+        name: "meaning_weight",
+        doc: "How much its rank by meaning counts.",
+        slot: Slot::Count(|c| &mut c.search.meaning_weight),
+        check: Some(|c| check_most(c.search.meaning_weight, HEAVIEST)),
+    },
+    Key {
         section: "git",
         name: "commit",
         doc: "`batch`: one commit for each batch of pages. `page`: one for each page, a move being one; a batch of more than 100 changed pages, such as a first sync, is one commit all the same. `off`: git is left alone.",
@@ -473,6 +490,7 @@ mod tests {
                 "[outbox]",
                 "[vectors]",
                 "[embedding]",
+                "[search]",
                 "[git]",
                 "[retry]",
                 "[dead]",

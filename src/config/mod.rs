@@ -113,6 +113,24 @@ impl Default for VectorsChoice {
     }
 }
 
+/// How words and meaning are weighed. Section `[search]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SearchChoice {
+    /// How much a rank by words counts.
+    pub words_weight: u64,
+    /// How much a rank by meaning counts.
+    pub meaning_weight: u64,
+}
+
+impl Default for SearchChoice {
+    fn default() -> Self {
+        Self {
+            words_weight: 1,
+            meaning_weight: 1,
+        }
+    }
+}
+
 /// All settings, each from the highest layer that names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -124,6 +142,8 @@ pub struct Config {
     pub vectors: VectorsChoice,
     /// Which provider embeds.
     pub embedding: EmbeddingSettings,
+    /// How words and meaning are weighed.
+    pub search: SearchChoice,
     /// How git is used.
     pub git: GitChoice,
     /// When a failed job is tried again.
@@ -144,6 +164,7 @@ impl Default for Config {
             outbox: OutboxChoice::default(),
             vectors: VectorsChoice::default(),
             embedding: EmbeddingSettings::default(),
+            search: SearchChoice::default(),
             git: GitChoice {
                 commit: Commits::Batch,
                 message: DEFAULT_MESSAGE.into(),
@@ -418,6 +439,8 @@ mod tests {
                 "embedding.concurrency default",
                 "embedding.timeout default",
                 "embedding.cache default",
+                "search.words_weight default",
+                "search.meaning_weight default",
                 "git.commit wiki-sync.toml:5",
                 "git.message default",
                 "git.author default",

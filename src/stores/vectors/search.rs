@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::time::Duration;
 
 use super::VectorStore;
 use super::engine::Ask;
 use super::point::Point;
 use super::shape::{Channel, Only};
-use crate::embed::bm25;
+use crate::embed::{Vector, bm25};
 use crate::model::Failure;
 
 /// How many sections are asked for at first for each page wanted. Pages have about ten; that two of ten
@@ -83,6 +84,20 @@ impl VectorStore {
     /// As [`VectorStore::ask`].
     pub fn search(&mut self, query: &str, limit: usize) -> Result<Vec<Hit>, Failure> {
         Ok(self.ask(&Question::words(query, limit))?.hits)
+    }
+
+    /// Returns the vector of what a query means, within this time; `None` without a provider, and where no point can have
+    /// one to compare it with.
+    ///
+    /// # Errors
+    /// The provider's failure.
+    pub fn meaning_of(&self, query: &str, within: Duration) -> Result<Option<Vector>, Failure> {
+        match &self.meaning {
+            Some(meaning) if self.settings.shape.dense.is_some() => {
+                meaning.embeddings.query(query, within)
+            }
+            Some(_) | None => Ok(None),
+        }
     }
 
     /// Returns the pages about what is asked, best section first, one hit a page.
