@@ -239,7 +239,7 @@ fn environment() -> Result<Vec<(String, String)>, CommandError> {
     Ok(ours)
 }
 
-pub(crate) use wired::{graph_db, graph_store, search};
+pub(crate) use wired::{graph_db, graph_store, put_vectors_in_place, search, vectors_beside};
 
 /// What stands behind the settings today.
 mod wired {
@@ -259,7 +259,8 @@ mod wired {
     use crate::stores::git::{GitSettings, GitStore};
     use crate::stores::graph::GraphStore;
     use crate::stores::vectors::{
-        Question, ServerSettings, VectorSettings, VectorStore, adopted_wiki_id,
+        Question, ServerSettings, VectorSettings, VectorStore, adopted_wiki_id, open_beside,
+        put_in_place,
     };
 
     /// How long a search waits for the provider.
@@ -363,6 +364,16 @@ mod wired {
         Ok(settings)
     }
 
+    /// Opens vectors beside those that are in use, to be built.
+    pub(crate) fn vectors_beside(ws: &Workspace) -> Result<VectorStore, Failure> {
+        open_beside(vector_settings(ws)?, &ws.state, embeddings(ws)?)
+    }
+
+    /// Puts vectors that were built in the place of those that are in use.
+    pub(crate) fn put_vectors_in_place(ws: &Workspace) -> Result<(), Failure> {
+        put_in_place(&ws.state, vector_settings(ws)?.wait)
+    }
+
     /// Opens what gives dense vectors, where the settings name a provider.
     fn embeddings(ws: &Workspace) -> Result<Option<Embeddings>, Failure> {
         let choice = &ws.config.embedding;
@@ -406,6 +417,10 @@ mod wired {
         ws.state.create()?;
         let mut store = vector_store(ws)?;
         let (meaning, mut no_meaning) = match store.meaning_of(asked.query, QUERY) {
+            Ok(None) if ws.config.embedding.is_on => {
+                let why = "this model has embedded nothing yet";
+                (None, Some(Failure::new(FailureKind::Waiting, why)))
+            }
             Ok(meaning) => (meaning, None),
             Err(failure) => (None, Some(failure)),
         };

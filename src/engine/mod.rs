@@ -6,6 +6,7 @@
 //! | [`drain`] | claims, applies, settles, until nothing is due |
 //! | [`verify`] | reads the real stores and names every difference |
 //! | [`announce`] | compares HEAD with what was last seen of it, for hooks |
+//! | [`rebuild`] | builds a store anew beside the old one |
 //! | [`rename`] | moves pages with the links to them |
 //! | [`alert`] | tells a person once of each incident |
 //! | [`bounds`] | drops the oldest dead letters beyond their bounds |
@@ -18,6 +19,7 @@ pub mod bounds;
 pub mod drain;
 mod gate;
 mod opening;
+pub mod rebuild;
 pub mod rename;
 pub mod report;
 pub mod scan;

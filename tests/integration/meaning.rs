@@ -262,3 +262,129 @@ fn a_search_looks_at_the_pages_that_it_is_told_to() {
         assert_eq!(paths, found, "{flags:?}");
     }
 }
+
+/// Another model of the same dimension, as far as its vectors can be compared.
+fn change_model(wiki: &mut Wiki) {
+    let name = "WIKI_SYNC_EMBEDDING_PASSAGE_PREFIX";
+    wiki.env.insert(name.into(), "other: ".into());
+}
+
+#[test]
+fn another_model_is_refused_with_both_names_and_the_command_which_rebuilds_and_embeds_once() {
+    let server = EmbeddingServer::start();
+    let mut wiki = with_provider(Wiki::small(), &server);
+    wiki.drain();
+    change_model(&mut wiki);
+    wiki.write("wiki-output/new.md", "# New\n\nIt waits.\n");
+    let _ = server.asked();
+    let ran = wiki.ws(&["drain"]).code(4);
+    for words in [
+        "prefix \\\"\\\"",
+        "prefix \\\"other: \\\"",
+        "wiki-sync rebuild vectors",
+    ] {
+        let words = words.replace('\\', "");
+        assert!(ran.out.contains(&words), "{words} is not in {}", ran.out);
+    }
+    assert_eq!(
+        texts(&server),
+        [String::new(); 0],
+        "nothing is embedded in vain"
+    );
+    // Readers are served by the old ones.
+    let ran = wiki.ws(&["search", "Redis", "--json"]).code(0);
+    assert_eq!(channels(&ran.json()), ["words"]);
+    assert!(ran.err.contains("rebuild vectors"), "{}", ran.err);
+    let _ = server.asked();
+    let built = wiki.json(0, &["rebuild", "vectors"]);
+    assert_eq!(
+        (&built["pages"], &built["embedded"]),
+        (&4.into(), &(SECTIONS + 1).into())
+    );
+    let hits = wiki.json(0, &["search", "Redis"]);
+    assert_eq!(channels(&hits), ["words", "meaning"]);
+    let report = wiki.drain();
+    assert_eq!(report["stores"]["vectors"]["embedded"], 0);
+    assert_eq!(report["stores"]["vectors"]["applied"], 0);
+    wiki.assert_in_sync();
+    assert!(!wiki.root().join(".wiki-sync/vectors.new").exists());
+}
+
+#[test]
+fn a_rebuild_that_is_killed_goes_on_and_embeds_nothing_twice() {
+    let server = EmbeddingServer::start();
+    let mut wiki = with_provider(Wiki::with(&[("wiki-output/long.md", &long(None))]), &server);
+    wiki.write("wiki-output/a.md", "# Alpha\n\nRedis list.\n");
+    wiki.drain();
+    change_model(&mut wiki);
+    for (point, channel) in [
+        ("embed.kept#3", "words"),
+        ("vectors.after_upsert", "words"),
+        ("vectors.flushed", "words"),
+        ("vectors.before_exchange", "words"),
+        ("vectors.exchanged", "meaning"),
+    ] {
+        assert!(wiki.killed_at(point, &["rebuild", "vectors"]), "{point}");
+        let hits = wiki.json(0, &["search", "Redis list"]);
+        assert_eq!(channels(&hits).last(), Some(&channel), "{point}");
+    }
+    let _ = server.asked();
+    let built = wiki.json(0, &["rebuild", "vectors"]);
+    assert_eq!(
+        (&built["pages"], &built["embedded"]),
+        (&2.into(), &0.into())
+    );
+    let report = wiki.drain();
+    assert_eq!(report["stores"]["vectors"]["embedded"], 0);
+    wiki.assert_in_sync();
+    wiki.remove("wiki-output/a.md");
+    wiki.json(0, &["rebuild", "vectors"]);
+    wiki.drain();
+    wiki.assert_in_sync();
+}
+
+#[test]
+fn a_rebuild_needs_its_provider_and_leaves_the_old_vectors_when_that_is_away() {
+    let mut server = EmbeddingServer::start();
+    let mut wiki = with_provider(Wiki::small(), &server);
+    wiki.drain();
+    change_model(&mut wiki);
+    server.down();
+    let ran = wiki.ws(&["rebuild", "vectors"]);
+    assert!(
+        ran.code != Some(0) && ran.err.contains("cannot embed"),
+        "{}",
+        ran.err
+    );
+    wiki.env.remove("WIKI_SYNC_EMBEDDING_PASSAGE_PREFIX");
+    server.up();
+    wiki.drain();
+    wiki.assert_in_sync();
+}
+
+#[test]
+fn what_is_wished_to_stop_leaves_what_it_has_not_embedded_and_uses_no_attempt() {
+    let server = EmbeddingServer::start();
+    let wiki = with_provider(Wiki::with(&[("wiki-output/long.md", &long(None))]), &server);
+    // It hangs in the second batch.
+    server.poison("Words of part 40.", Fault::Hang);
+    let mut drain = wiki.binary();
+    drain.args(["drain", "--set", "embedding.timeout=2 s"]);
+    let mut drain = drain.spawn().unwrap();
+    let end = Instant::now() + Duration::from_mins(1);
+    let mut asked = 0;
+    while asked < 64 {
+        assert!(Instant::now() < end, "it asks no second time");
+        asked += texts(&server).len();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let pid = rustix::process::Pid::from_child(&drain);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    server.cure();
+    assert_eq!(drain.wait().unwrap().code(), Some(75));
+    assert_eq!(wiki.json(0, &["dlq", "list"]).as_array().unwrap().len(), 0);
+    let found = wiki.json(0, &["search", "part", "--set", "embedding.provider=none"]);
+    assert_eq!(found[0]["path"], "wiki-output/long.md");
+    wiki.drain();
+    wiki.assert_in_sync();
+}

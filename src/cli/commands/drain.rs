@@ -87,7 +87,7 @@ pub(super) fn run(args: &DrainArgs, cx: &mut Context) -> Result<Exit, CommandErr
 }
 
 /// Lets SIGINT and SIGTERM ask for a stop; the second one ends the process at once.
-fn stop_on_signals() -> Result<Stop, CommandError> {
+pub(super) fn stop_on_signals() -> Result<Stop, CommandError> {
     let stop = Stop::default();
     for signal in [SIGINT, SIGTERM] {
         register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop.0))

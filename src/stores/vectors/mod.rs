@@ -5,6 +5,7 @@
 //! | `point.rs` | from a page to its points: ids, payload, digests |
 //! | `engine.rs` | what an engine must be able to do |
 //! | `edge/`, `turn.rs` | Qdrant Edge in this process, and whose turn it is with it |
+//! | `beside.rs` | building the embedded store anew beside the old one |
 //! | `server/` | a Qdrant server, over gRPC |
 //! | `meaning.rs` | points get their dense vectors, as far as the provider is there |
 //! | `shape.rs` | which dense vectors there are to be, and what a search is limited to |
@@ -16,6 +17,8 @@
 // Without an engine nobody calls what all engines share.
 #![cfg_attr(not(any(feature = "edge", feature = "server")), allow(dead_code))]
 
+#[cfg(feature = "edge")]
+mod beside;
 #[cfg(feature = "edge")]
 mod edge;
 mod engine;
@@ -61,7 +64,7 @@ const GATHER_PAGES: usize = 256;
 const RRF_K: usize = 2;
 
 /// The ways out where the dense vectors that are there are of no use: embedded, and on a server.
-const REBUILD_EDGE: &str = "move .wiki-sync/vectors away, and the next drain rebuilds the vectors from the files; or set the embedding back";
+const REBUILD_EDGE: &str = "`wiki-sync rebuild vectors` builds them anew beside these, which serve searches by words meanwhile; or set the embedding back";
 const REBUILD_SERVER: &str = "set vectors.collection to a name that is free, and the next drain rebuilds the vectors there and leaves the old ones alone; or set the embedding back";
 
 /// How a Qdrant server is used.
@@ -239,6 +242,57 @@ fn open_engine(settings: &VectorSettings, state: &StateDir) -> Result<Box<dyn En
     .hint("set vectors.url to \"edge:\", or to a Qdrant server's gRPC port: \"http://host:6334\""))
 }
 
+/// Takes the shape that the provider's vectors have, as far as it is known.
+fn take_shape(settings: &mut VectorSettings, embeddings: Option<&Embeddings>) {
+    if let Some(embeddings) = embeddings {
+        settings.shape.dense = embeddings.dimension().map(|dimension| Dense {
+            dimension,
+            model: embeddings.fingerprint(),
+        });
+    }
+}
+
+/// Opens a store beside the one that is in use, to be put in its place with [`put_in_place`] once it is whole. What an
+/// earlier attempt built is gone on with.
+///
+/// # Errors
+/// `Refused` for a server; when the provider cannot be used; as every use of the store.
+pub fn open_beside(
+    settings: VectorSettings,
+    state: &StateDir,
+    embeddings: Option<Embeddings>,
+) -> Result<VectorStore, Failure> {
+    if settings.is_shared() {
+        return Err(Failure::new(
+            FailureKind::Refused,
+            "only embedded vectors are built beside the old ones",
+        )
+        .hint(REBUILD_SERVER));
+    }
+    #[cfg(feature = "edge")]
+    return beside::open(settings, state, embeddings);
+    #[cfg(not(feature = "edge"))]
+    {
+        let _ = (state, embeddings);
+        Err(not_built("its embedded vector engine", "edge"))
+    }
+}
+
+/// Puts what was built beside in the place of what is in use, which is removed then. `wait`: how long to wait for whoever
+/// uses that.
+///
+/// # Errors
+/// `Busy` when that is not in time, `Down` when the disk refuses.
+pub fn put_in_place(state: &StateDir, wait: Duration) -> Result<(), Failure> {
+    #[cfg(feature = "edge")]
+    return beside::put_in_place(state, wait);
+    #[cfg(not(feature = "edge"))]
+    {
+        let _ = (state, wait);
+        Err(not_built("its embedded vector engine", "edge"))
+    }
+}
+
 impl VectorStore {
     /// Opens the vectors of a wiki. Touches nothing yet: the engine is opened when it is first needed. With `embeddings`
     /// the points get dense vectors; the shape's are then those.
@@ -250,12 +304,7 @@ impl VectorStore {
         state: &StateDir,
         embeddings: Option<Embeddings>,
     ) -> Result<Self, Failure> {
-        if let Some(embeddings) = &embeddings {
-            settings.shape.dense = embeddings.dimension().map(|dimension| Dense {
-                dimension,
-                model: embeddings.fingerprint(),
-            });
-        }
+        take_shape(&mut settings, embeddings.as_ref());
         let engine = open_engine(&settings, state)?;
         Ok(Self::over(engine, settings, embeddings))
     }

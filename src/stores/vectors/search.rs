@@ -108,7 +108,7 @@ impl VectorStore {
     ///
     /// # Errors
     /// `Busy` when the turn does not come in time, `Refused` and `Down` as with every use of the store. `Refused` too when
-    /// there is a meaning, and the points are of another model than the settings name.
+    /// there is a meaning or a provider, and the points are of another model than the settings name.
     pub fn ask(&mut self, question: &Question<'_>) -> Result<Answer, Failure> {
         let words = bm25::query(question.text);
         let words = (!words.is_empty()).then_some(&words);
@@ -124,7 +124,7 @@ impl VectorStore {
         if words.is_none() && meaning.is_none() {
             return Ok(Answer::default());
         }
-        if meaning.is_some()
+        if (meaning.is_some() || self.meaning.is_some())
             && let Some(meta) = self.meta()?
         {
             self.check(&meta)?;

@@ -85,11 +85,16 @@ impl Open {
 
 impl Edge {
     pub(super) fn new(state: &StateDir, wait: Duration, shape: Shape) -> Self {
+        Self::in_folder(state, state.vectors(), Turn::of(state, wait), shape)
+    }
+
+    /// Takes another folder than the usual, with its own turn.
+    pub(super) fn in_folder(state: &StateDir, dir: PathBuf, turn: Turn, shape: Shape) -> Self {
         Self {
-            dir: state.vectors(),
+            dir,
             state: state.clone(),
             shape,
-            turn: Turn::of(state, wait),
+            turn,
             open: None,
             loose: 0,
         }
