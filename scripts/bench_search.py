@@ -77,7 +77,7 @@ class Wiki:
         )
 
     def drain(self):
-        ran = self.run("drain", "--lock-wait", "3600")
+        ran = self.run("drain", "--allow-mass-delete", "--lock-wait", "3600")
         if ran.returncode:
             sys.exit(f"{self.name}: drain ended with {ran.returncode}\n{ran.stdout}{ran.stderr}")
         report = json.loads(ran.stdout)

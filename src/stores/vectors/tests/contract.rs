@@ -61,6 +61,9 @@ contract! {
         dense_vectors_are_added_to_a_store_of_words,
         a_page_whose_meaning_is_unknown_for_now_loses_its_old_one,
         without_a_provider_dense_vectors_that_are_there_are_in_nobodys_way,
+        each_section_is_embedded_once_and_none_to_compare_a_page_with_what_is_held,
+        a_page_goes_in_with_its_words_while_the_provider_is_away_and_is_owed_the_rest,
+        another_model_is_refused_also_while_it_is_not_known_how_long_its_vectors_are,
     }
 }
 

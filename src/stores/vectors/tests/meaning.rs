@@ -1,6 +1,9 @@
 //! Dense vectors. What makes them is not needed here: any of length 1 will do.
 
 use super::*;
+use crate::embed::{EmbeddingSettings, open as open_provider};
+use crate::model::FailureKind;
+use crate::testing::{EmbeddingServer, MODEL};
 
 fn shape(dimension: usize, model: &str) -> Shape {
     Shape {
@@ -241,4 +244,120 @@ pub(super) fn without_a_provider_dense_vectors_that_are_there_are_in_nobodys_way
         &[page("w/a.md", "slopes"), page("w/b.md", "new")],
     );
     assert_eq!(words.search("slopes", 5).expect("searched").len(), 1);
+}
+
+fn provided(place: &Place, server: &EmbeddingServer, prefix: &str) -> VectorStore {
+    let settings = EmbeddingSettings {
+        is_on: true,
+        url: server.url(),
+        model: MODEL.into(),
+        passage_prefix: prefix.into(),
+        concurrency: 1,
+        ..EmbeddingSettings::default()
+    };
+    let database = place.path().join("wiki.db");
+    let embeddings = open_provider(&settings, None, &database).expect("opened");
+    VectorStore::open(place.settings("wiki-1"), &state(place), embeddings).expect("a store")
+}
+
+fn embedded(server: &EmbeddingServer) -> usize {
+    server.asked().iter().map(|asked| asked.texts.len()).sum()
+}
+
+fn assert_meant(store: &mut VectorStore, path: &str) {
+    for point in points(store).remove(path).expect("held") {
+        let meant = EmbeddingServer::vector(&point.passage());
+        let held = point.dense.as_ref().expect("a meaning");
+        let off = held.iter().zip(&meant).map(|(a, b)| (a - b).abs());
+        assert!(off.fold(0.0, f32::max) < 1e-5, "{held:?} {meant:?}");
+    }
+}
+
+pub(super) fn each_section_is_embedded_once_and_none_to_compare_a_page_with_what_is_held(
+    place: &Place,
+) {
+    let server = EmbeddingServer::start();
+    let mut store = provided(place, &server, "");
+    let pages = |word| vec![page("w/a.md", &sections(3, word)), page("w/b.md", "other")];
+    assert_eq!(put(&mut store, 1, pages("one")), [true, true]);
+    assert_eq!(embedded(&server), 4);
+    assert_meant(&mut store, "w/a.md");
+    assert_holds(&mut store, &pages("one"));
+    assert_eq!(put(&mut store, 2, pages("one")), [false, false]);
+    drop(store);
+    let mut store = provided(place, &server, "");
+    assert_eq!(put(&mut store, 3, pages("one")), [false, false]);
+    assert_eq!(embedded(&server), 0);
+    let edited = sections(3, "one").replace("number1", "edited");
+    assert_eq!(put(&mut store, 4, vec![page("w/a.md", &edited)]), [true]);
+    assert_eq!((embedded(&server), count(&mut store, "w/a.md")), (1, 3));
+    assert_meant(&mut store, "w/a.md");
+    let tally = store.tally();
+    assert_eq!((tally.embedded, tally.cached), (Some(1), Some(2)));
+}
+
+pub(super) fn a_page_goes_in_with_its_words_while_the_provider_is_away_and_is_owed_the_rest(
+    place: &Place,
+) {
+    let mut server = EmbeddingServer::start();
+    server.down();
+    let mut store = provided(place, &server, "");
+    let change = [
+        Change::Put(Arc::new(page("w/a.md", &sections(3, "needle")))),
+        Change::Remove(path("w/gone.md")),
+    ];
+    let outcomes = store.apply(&change, 1).expect("words go in");
+    let failure = outcomes[0].as_ref().expect_err("owed");
+    assert_eq!(failure.kind, FailureKind::Down);
+    assert!(outcomes[1].is_ok(), "a removal needs no provider");
+    assert_eq!(store.lack().as_ref(), Some(failure));
+    assert_eq!(store.search("needle", 5).expect("searched").len(), 1);
+    let expected = store.expected(&page("w/a.md", &sections(3, "needle")));
+    let held = store.inventory().expect("read");
+    assert_ne!(Some(&held[0].digest), expected.expect("derived").as_ref());
+    assert_eq!(
+        store.probe_lack().expect_err("away").kind,
+        FailureKind::Down
+    );
+    server.up();
+    // It is left alone until it is asked for.
+    let outcomes = store.apply(&change, 2).expect("applied");
+    assert!(outcomes[0].is_err() && server.asked().is_empty());
+    store.probe_lack().expect("back");
+    let _ = server.asked();
+    assert!(store.apply(&change, 3).expect("applied")[0].is_ok());
+    assert_eq!((embedded(&server), store.lack()), (3, None));
+    assert_holds(&mut store, &[page("w/a.md", &sections(3, "needle"))]);
+    assert_meant(&mut store, "w/a.md");
+    let query = EmbeddingServer::vector("needle");
+    let question = Question {
+        meaning: Some(&query),
+        ..Question::words("needle", 5)
+    };
+    let answer = store.ask(&question).expect("searched");
+    assert_eq!(answer.channels, [Channel::Words, Channel::Meaning]);
+}
+
+pub(super) fn another_model_is_refused_also_while_it_is_not_known_how_long_its_vectors_are(
+    place: &Place,
+) {
+    let server = EmbeddingServer::start();
+    put(
+        &mut provided(place, &server, ""),
+        1,
+        vec![page("w/a.md", "x")],
+    );
+    let _ = server.asked();
+    let failure = provided(place, &server, "other: ")
+        .identity()
+        .expect_err("refused");
+    assert_eq!(failure.kind, FailureKind::Refused);
+    assert!(failure.reason.contains("other: "), "{failure}");
+    assert!(failure.hint.is_some_and(|hint| hint.contains("rebuild")));
+    assert_eq!(embedded(&server), 0);
+    put(
+        &mut provided(place, &server, ""),
+        2,
+        vec![page("w/a.md", "y")],
+    );
 }
