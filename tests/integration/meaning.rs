@@ -311,6 +311,23 @@ fn another_model_is_refused_with_both_names_and_the_command_which_rebuilds_and_e
 }
 
 #[test]
+fn another_dimension_is_refused_with_both_numbers_while_words_still_find() {
+    let server = EmbeddingServer::start();
+    let wiki = with_provider(Wiki::small(), &server);
+    wiki.drain();
+    wiki.write("wiki-output/new.md", "# New\n\nIt waits.\n");
+    let other = ["--set", "embedding.dimensions=16"];
+    let ran = wiki.ws(&[&["drain"], &other[..]].concat()).code(4);
+    for words in ["8 dimensions", "vectors of 16", "wiki-sync rebuild vectors"] {
+        assert!(ran.out.contains(words), "{words} is not in {}", ran.out);
+    }
+    let ran = wiki.ws(&[&["search", "Redis", "--json"], &other[..]].concat());
+    assert_eq!(channels(&ran.code(0).json()), ["words"]);
+    wiki.drain();
+    wiki.assert_in_sync();
+}
+
+#[test]
 fn a_rebuild_that_is_killed_goes_on_and_embeds_nothing_twice() {
     let server = EmbeddingServer::start();
     let mut wiki = with_provider(Wiki::with(&[("wiki-output/long.md", &long(None))]), &server);

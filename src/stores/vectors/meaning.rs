@@ -139,7 +139,10 @@ fn is_providers(kind: FailureKind) -> bool {
 
 /// Says of which section a failure is.
 fn in_section(point: &Point, why: Failure) -> Failure {
-    let number = point.payload.get("section").and_then(|n| n.as_u64());
+    let number = point
+        .payload
+        .get("section")
+        .and_then(serde_json::Value::as_u64);
     let heading = match point.heading().last() {
         Some(heading) => format!("section {:?}", *heading),
         None => "the section before the first heading".into(),
