@@ -134,7 +134,7 @@ fn an_edit_embeds_one_text_and_a_move_a_branch_switch_and_a_restart_none() {
     wiki.git(&["checkout", "-q", "-"]);
     wiki.json(0, &["drain", "--allow-detached"]);
     wiki.ws(&["verify"]).code(0);
-    assert_eq!(texts(&server), [String::new(); 0]);
+    assert_eq!(texts(&server), Vec::<String>::new());
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn killed_while_embedding_no_text_is_embedded_twice() {
     let after = texts(&server);
     // A batch that was asked for and not yet kept when it was killed may be asked for again.
     kept.retain(|text| after.contains(text));
-    assert_eq!(kept, [String::new(); 0]);
+    assert_eq!(kept, Vec::<String>::new());
     assert_eq!(after.len(), 250 - 96);
     wiki.assert_in_sync();
 }
@@ -288,7 +288,7 @@ fn another_model_is_refused_with_both_names_and_the_command_which_rebuilds_and_e
     }
     assert_eq!(
         texts(&server),
-        [String::new(); 0],
+        Vec::<String>::new(),
         "nothing is embedded in vain"
     );
     // Readers are served by the old ones.
