@@ -7,6 +7,7 @@
 //! | `root.rs`, `paths.rs` | where the wiki is, and which page a person means |
 //! | `error.rs`, `exit.rs` | from an error to its message and exit code |
 //! | `out.rs`, `progress.rs` | printing |
+//! | `signals.rs` | what asks a long run to stop |
 //! | `environment.rs` | what git's hooks must not hand us |
 
 mod commands;
@@ -18,6 +19,7 @@ mod out;
 mod paths;
 mod progress;
 mod root;
+mod signals;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -94,7 +96,10 @@ pub fn main() -> ExitCode {
     }
     hush_the_engine();
     #[cfg(feature = "testing")]
-    crate::testing::arm_kill_from_env();
+    {
+        crate::testing::arm_kill_from_env();
+        crate::testing::arm_stop_from_env();
+    }
     match Cli::try_parse() {
         Ok(cli) => run(cli).into(),
         Err(error) => {

@@ -9,8 +9,7 @@ use crate::engine::Parts;
 use crate::engine::alert::{Alerts, TOKEN_VARIABLE};
 use crate::model::{Failure, FailureKind, Secret, StoreName, Timestamp};
 use crate::outbox::Outbox;
-use crate::state::{Receipts, StateDir};
-use crate::stores::Store;
+use crate::state::{Receipts, StateDir, Stop};
 use crate::wiki::Wiki;
 
 /// The key, among the lasting values, of the pages' folder that was last worked on.
@@ -78,6 +77,12 @@ impl Workspace {
         })
     }
 
+    /// Lets a wish to stop end every wait for a lock.
+    pub(crate) fn stopping(mut self, stop: &Stop) -> Self {
+        self.state = self.state.stopping(stop.clone());
+        self
+    }
+
     /// Returns the pages' folder that was last worked on here, if any was.
     fn known_pages_dir(&self) -> Result<Option<String>, Failure> {
         if !self.state.exists() {
@@ -129,23 +134,32 @@ impl Workspace {
     /// # Errors
     /// As those of the parts.
     pub(crate) fn parts(&self) -> Result<Parts, Failure> {
-        let outbox = self.outbox()?;
-        let mut receipts = Receipts::open(&self.state.database())?;
-        receipts.set_meta(PAGES_DIR, self.wiki.pages_dir())?;
+        let mut parts = self.parts_without_stores()?;
         let graph = wired::graph(self)?;
         #[cfg(feature = "testing")]
         let graph = crate::testing::fail_pages_from_env(graph);
-        let mut stores: Vec<Box<dyn Store>> = vec![graph, wired::vectors(self)?];
+        parts.stores = vec![graph, wired::vectors(self)?];
         // Without a repository too: the store then says what is missing, and the others are served.
         if self.config.git.commit != Commits::Off {
-            stores.push(wired::git(self)?);
+            parts.stores.push(wired::git(self)?);
         }
+        Ok(parts)
+    }
+
+    /// Opens what announcing pages takes.
+    ///
+    /// # Errors
+    /// As those of the parts.
+    pub(crate) fn parts_without_stores(&self) -> Result<Parts, Failure> {
+        let outbox = self.outbox()?;
+        let mut receipts = Receipts::open(&self.state.database())?;
+        receipts.set_meta(PAGES_DIR, self.wiki.pages_dir())?;
         Ok(Parts {
             wiki: Wiki::open(&self.root.path, &self.config.wiki)?,
             state: self.state.clone(),
             receipts,
             outbox,
-            stores,
+            stores: Vec::new(),
             policy: self.config.retry.clone(),
             alerts: self.alerts()?,
             dead: self.config.dead.clone(),
@@ -239,13 +253,16 @@ fn environment() -> Result<Vec<(String, String)>, CommandError> {
     Ok(ours)
 }
 
-pub(crate) use wired::{graph_db, graph_store, put_vectors_in_place, search, vectors_beside};
+pub(crate) use wired::{
+    graph_db, graph_store, ignored_by_git, put_vectors_in_place, search, vectors_beside,
+};
 
 /// What stands behind the settings today.
 mod wired {
     use std::path::Path;
     use std::time::Duration;
 
+    use git2::Repository;
     use uuid::Uuid;
 
     use super::Workspace;
@@ -288,6 +305,19 @@ mod wired {
                 within: None,
             })
         })
+    }
+
+    /// Returns a test for what git ignores: what the watch leaves to the scan. Nothing, where git is left alone or the
+    /// pages' folder itself is ignored.
+    pub(crate) fn ignored_by_git(ws: &Workspace) -> Box<dyn Fn(&str) -> bool> {
+        let repo = Repository::open(&ws.root.path).ok();
+        let repo = repo.filter(|_| ws.root.git && ws.config.git.commit != Commits::Off);
+        match repo {
+            Some(repo) if repo.is_path_ignored(ws.wiki.pages_dir()) == Ok(false) => {
+                Box::new(move |path| repo.is_path_ignored(path).unwrap_or(false))
+            }
+            Some(_) | None => Box::new(|_| false),
+        }
     }
 
     pub(super) fn graph(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {

@@ -112,6 +112,15 @@ impl Out {
         }
     }
 
+    /// Prints one JSON document as one line, and shows it at once.
+    pub(crate) fn json_line(&mut self, value: &impl Serialize) {
+        match serde_json::to_string(value) {
+            Ok(text) => self.line(text),
+            Err(e) => self.failed = Some(e.into()),
+        }
+        self.flush();
+    }
+
     /// Shows what was printed so far.
     pub(crate) fn flush(&mut self) {
         if self.failed.is_none()

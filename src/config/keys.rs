@@ -6,6 +6,7 @@ use super::value::Slot;
 use super::{Commits, Config};
 use crate::embed::{LARGEST_BATCH, LARGEST_DIMENSION, MOST_CONCURRENT, check_most, check_url};
 use crate::engine::alert::{check_base_url, check_webhook_url};
+use crate::engine::watch::Choice;
 use crate::model::PagePath;
 use crate::stores::git::{check_author, check_message};
 
@@ -355,6 +356,51 @@ pub const KEYS: &[Key] = &[
         check: None,
     },
     Key {
+        section: "watch",
+        name: "mode",
+        doc: "How `watch` notices changes: `events` from the system; `poll`: it looks again and again; `auto`: events, but not on a network's file system.",
+        slot: Slot::Word {
+            words: &["auto", "events", "poll"],
+            get: |c| match c.watch.choice {
+                Choice::Auto => 0,
+                Choice::Events => 1,
+                Choice::Poll => 2,
+            },
+            set: |c, place| {
+                c.watch.choice = [Choice::Auto, Choice::Events, Choice::Poll][place];
+            },
+        },
+        check: None,
+    },
+    Key {
+        section: "watch",
+        name: "quiet_ms",
+        doc: "Milliseconds that a page must be left alone before `watch` takes it.",
+        slot: Slot::Millis(|c| &mut c.watch.windows.quiet),
+        check: None,
+    },
+    Key {
+        section: "watch",
+        name: "ceiling_ms",
+        doc: "Milliseconds after which it takes a page that is never left alone.",
+        slot: Slot::Millis(|c| &mut c.watch.windows.ceiling),
+        check: None,
+    },
+    Key {
+        section: "watch",
+        name: "scan_every",
+        doc: "How often `watch` compares all pages with the stores, whatever it was told.",
+        slot: Slot::Span(|c| &mut c.watch.scan_every),
+        check: None,
+    },
+    Key {
+        section: "watch",
+        name: "poll_every",
+        doc: "How often it looks at the pages where events do not work; less often where a look takes long.",
+        slot: Slot::Span(|c| &mut c.watch.poll_every),
+        check: None,
+    },
+    Key {
         section: "dead",
         name: "max",
         doc: "The most dead letters there may be; the oldest beyond that are dropped at the end of a drain.",
@@ -493,6 +539,7 @@ mod tests {
                 "[search]",
                 "[git]",
                 "[retry]",
+                "[watch]",
                 "[dead]",
                 "[alert]",
                 "[alert.telegram]",

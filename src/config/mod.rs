@@ -16,6 +16,7 @@ pub use keys::{KEYS, Key, reference, template};
 use crate::embed::{self, EmbeddingSettings};
 use crate::engine::alert::{self, AlertSettings};
 use crate::engine::bounds::DeadBounds;
+use crate::engine::watch::WatchSettings;
 use crate::model::RetryPolicy;
 use crate::stores::git::DEFAULT_MESSAGE;
 use crate::wiki::WikiSettings;
@@ -148,6 +149,8 @@ pub struct Config {
     pub git: GitChoice,
     /// When a failed job is tried again.
     pub retry: RetryPolicy,
+    /// How the pages are watched.
+    pub watch: WatchSettings,
     /// How many dead letters there may be, and how old.
     pub dead: DeadBounds,
     /// Who is told of incidents, and how.
@@ -172,6 +175,7 @@ impl Default for Config {
                 allow_detached: false,
             },
             retry: RetryPolicy::default(),
+            watch: WatchSettings::default(),
             dead: DeadBounds::default(),
             alert: AlertSettings::default(),
             origins: BTreeMap::new(),

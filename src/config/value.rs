@@ -34,6 +34,8 @@ pub(super) enum Slot {
     Number(fn(&mut Config) -> &mut u64),
     /// A length of time.
     Span(fn(&mut Config) -> &mut Duration),
+    /// A length of time as a whole number of milliseconds, at least 1.
+    Millis(fn(&mut Config) -> &mut Duration),
     /// A text that may be written as a whole number.
     Id(fn(&mut Config) -> &mut String),
 }
@@ -81,6 +83,10 @@ impl Slot {
                 let text = number(value);
                 *at(config) = text.as_deref().and_then(parse_number).ok_or_else(wanted)?;
             }
+            Self::Millis(at) => {
+                let text = number(value);
+                *at(config) = text.as_deref().and_then(parse_millis).ok_or_else(wanted)?;
+            }
             Self::Span(at) => {
                 let text = value.as_str();
                 *at(config) = text.and_then(parse_span).ok_or_else(wanted)?;
@@ -111,6 +117,7 @@ impl Slot {
             Self::Count(at) => *at(config) = parse_count(trimmed).ok_or_else(wanted)?,
             Self::Number(at) => *at(config) = parse_number(trimmed).ok_or_else(wanted)?,
             Self::Span(at) => *at(config) = parse_span(trimmed).ok_or_else(wanted)?,
+            Self::Millis(at) => *at(config) = parse_millis(trimmed).ok_or_else(wanted)?,
             Self::Texts(at) => *at(config) = split_list(trimmed),
             Self::Size(at) => *at(config) = parse_size(trimmed).ok_or_else(wanted)?,
             Self::Flag(at) => *at(config) = parse_flag(trimmed).ok_or_else(wanted)?,
@@ -137,6 +144,7 @@ impl Slot {
             Self::Text(at) | Self::Id(at) => quote(at(&mut config)),
             Self::Count(at) | Self::Number(at) => at(&mut config).to_string(),
             Self::Span(at) => quote(&render_span(*at(&mut config))),
+            Self::Millis(at) => at(&mut config).as_millis().to_string(),
             Self::Texts(at) => {
                 let items: Vec<_> = at(&mut config).iter().map(|text| quote(text)).collect();
                 format!("[{}]", items.join(", "))
@@ -167,6 +175,7 @@ impl Slot {
             Self::Count(_) => "a whole number, at least 1".into(),
             Self::Number(_) => "a whole number".into(),
             Self::Span(_) => "a length of time such as \"90 days\"".into(),
+            Self::Millis(_) => "a whole number of milliseconds, at least 1".into(),
             Self::Id(_) => "a number or a text".into(),
         }
     }
@@ -288,6 +297,12 @@ fn render_span(span: Duration) -> String {
         .map_or_else(String::new, |(name, _, unit)| {
             format!("{} {name}", seconds / unit)
         })
+}
+
+fn parse_millis(text: &str) -> Option<Duration> {
+    parse_count(text)
+        .map(Duration::from_millis)
+        .filter(|&wait| wait <= LONGEST_WAIT)
 }
 
 /// The longest wait that can be set: a week.

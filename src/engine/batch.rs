@@ -242,12 +242,24 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
         let removals = errands
             .iter()
             .filter(|errand| matches!(errand.work, Work::Remove));
+        let removals: Vec<_> = removals.map(|errand| &errand.claim.job.path).collect();
+        if removals.is_empty() || self.run.options.allow_mass_delete {
+            return Ok(());
+        }
+        // Seen to be removed one by one, they are meant; that the last page went, or the folder, is not believed.
+        let seen = |path: &&&PagePath| self.run.seen_gone.contains(**path);
+        let empty = self.parts.wiki.is_empty()?;
+        let removals = removals.iter().filter(|path| empty || !seen(path));
         let removals = removals.count() as u64;
-        if removals == 0 || self.run.options.allow_mass_delete {
+        if removals == 0 {
             return Ok(());
         }
         let folder = self.parts.wiki.root().join(self.parts.wiki.pages_dir());
-        if self.run.findings.is_none() || self.run.removed + removals > MASS || !folder.is_dir() {
+        if self.run.findings.is_none()
+            || self.run.removed + removals > MASS
+            || empty
+            || !folder.is_dir()
+        {
             let mut scan = Scan {
                 wiki: &self.parts.wiki,
                 receipts: &self.parts.receipts,
@@ -267,6 +279,9 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
             .filter(|errand| matches!(errand.work, Work::Remove))
         {
             let path = &errand.claim.job.path;
+            if !empty && self.run.seen_gone.contains(path) {
+                continue;
+            }
             let held = match &head {
                 Some(head) => head.contains(path),
                 None => self.was_given(path)?,

@@ -1,11 +1,10 @@
 //! The drain: claim, read, apply, settle, until nothing is due.
 //!
-//! One-shot: it gives a store that is away the schedule once, then leaves its jobs held. All waiting is done here,
-//! in [`drain`]; a batch never sleeps.
+//! A [`Run`] is what outlives a batch: the gates before the stores, what was counted, which letters rest. It has two
+//! drivers: [`drain`], which gives a store that is away the schedule once and then leaves its jobs held, and
+//! [`super::watch`], whose run lives as long as it does. Drivers wait; a run never sleeps.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use super::alert::{END_WAIT, Event, Subject};
@@ -16,20 +15,10 @@ use super::opening::lock;
 use super::report::{DrainReport, StoreReport};
 use super::scan::{Findings, combined_fingerprint};
 use super::{Parts, Progress};
-use crate::model::{Failure, FailureKind, PagePath, StoreName, Timestamp};
+use crate::model::{Failure, FailureKind, PagePath, RetryPolicy, StoreName, Timestamp};
 use crate::outbox::{Claimed, DeadLetter, Settle};
-
-/// A wish to stop, from outside: a signal, mostly. Clones share it.
-#[derive(Debug, Clone, Default)]
-pub struct Stop(pub Arc<AtomicBool>);
-
-impl Stop {
-    /// Says whether it was wished.
-    #[must_use]
-    pub fn is_wished(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
+pub use crate::state::Stop;
+use crate::stores::Tally;
 
 /// How to drain.
 #[derive(Debug, Clone)]
@@ -70,8 +59,14 @@ const BATCH: usize = 1_000;
 /// How long a claimed job stays hidden from others. Longer than the slowest batch, else two workers visit the
 /// same page: wasteful, harmless. The checkout's lock is the true fence.
 const LEASE: Duration = Duration::from_mins(5);
+/// How soon a page that moved on while it was applied is looked at again.
+const AGAIN: Duration = Duration::from_millis(300);
 /// How often to look for new jobs while waiting for some.
 const POLL: Duration = Duration::from_millis(100);
+/// How often a long run looks whether somebody is to be told of something.
+const TELL: Duration = Duration::from_secs(2);
+/// How often the dead letters are compared with their bounds while jobs are under way.
+const BOUNDS: Duration = Duration::from_mins(1);
 /// The least wait for a job that is due and cannot be had, its page being in other hands.
 pub(super) const LEAST_WAIT: Duration = Duration::from_millis(20);
 
@@ -88,11 +83,14 @@ pub fn drain(
     let started = Instant::now();
     parts.alerts.begin(Timestamp::now());
     for store in &mut parts.stores {
-        store.heed(&options.stop.0);
+        store.heed(&options.stop);
     }
     let mut run = Run::new(options, parts);
     let ended = run.all(parts, progress);
-    if let Err(failure) = ended {
+    if options.stop.is_wished() {
+        // Whatever it was waiting for when it was told to stop.
+        run.report.stopped = true;
+    } else if let Err(failure) = ended {
         let event = Event::Away {
             subject: Subject::Drain,
             failure: failure.clone(),
@@ -134,23 +132,31 @@ pub(super) struct Run<'a> {
     pub(super) rounds: HashMap<PagePath, u32>,
     /// Ends of jobs that are counted, and that the outbox could not be told for sure.
     pub(super) unsettled: Vec<(Claimed, Settle)>,
+    /// How soon such a page is looked at again.
+    pub(super) again: Duration,
     /// Why the last scan could not hand on all that it found.
     pub(super) unscanned: Option<Failure>,
+    /// Pages whose removal was seen to happen: no accident.
+    pub(super) seen_gone: HashSet<PagePath>,
+    /// Pages that were changed in a store since the last report, the first of them.
+    pub(super) brought: Vec<PagePath>,
     claimed: u64,
+    /// What the stores had counted when the last report was made.
+    told: HashMap<StoreName, Tally>,
+    /// When a person was last told what there is to tell, and when the bounds were last kept.
+    tells: Instant,
+    bounded: Instant,
+    /// Whether there may be dead letters since then.
+    news: bool,
 }
 
 impl<'a> Run<'a> {
     pub(super) fn new(options: &'a DrainOptions, parts: &Parts) -> Self {
         let names = parts.stores.iter().map(|store| store.name());
+        let now = Instant::now();
         Self {
             options,
-            report: DrainReport {
-                stores: names
-                    .clone()
-                    .map(|name| (name.as_str(), StoreReport::default()))
-                    .collect(),
-                ..DrainReport::default()
-            },
+            report: empty(parts),
             gates: names.map(|name| (name, Gate::default())).collect(),
             lacks: HashMap::new(),
             letters: HashMap::new(),
@@ -159,8 +165,15 @@ impl<'a> Run<'a> {
             removed: 0,
             rounds: HashMap::new(),
             unsettled: Vec::new(),
+            again: AGAIN,
             unscanned: None,
+            seen_gone: HashSet::new(),
+            brought: Vec::new(),
             claimed: 0,
+            told: HashMap::new(),
+            tells: now,
+            bounded: now,
+            news: false,
         }
     }
 
@@ -211,7 +224,7 @@ impl<'a> Run<'a> {
         idle_since: &mut Instant,
         progress: &mut dyn Progress,
     ) -> Result<Next, Failure> {
-        if self.batch(parts, progress)? {
+        if self.work(parts, progress)? {
             *idle_since = Instant::now();
             return Ok(Next::Go);
         }
@@ -219,30 +232,88 @@ impl<'a> Run<'a> {
             return Ok(Next::End);
         }
         if self.unscanned.is_some() {
-            let _lock = lock(parts, self.options, progress)?;
-            self.scan(parts, Timestamp::now(), progress)?;
-            return Ok(match self.unscanned {
-                Some(_) => Next::Wait(POLL),
-                None => Next::Go,
-            });
-        }
-        if self.probe(parts, progress)? {
-            return Ok(Next::Go);
+            return Ok(Next::Wait(POLL));
         }
         let now = Timestamp::now();
+        let due = self.next_due(parts, now, |gate, policy| !gate.is_given_up(policy))?;
+        Ok(match due {
+            Some(due) if self.options.wait => Next::Wait(now.until(due).clamp(LEAST_WAIT, POLL)),
+            Some(_) | None if idle_since.elapsed() < self.options.timeout => {
+                self.tell(parts)?;
+                Next::Wait(POLL)
+            }
+            Some(_) | None => Next::End,
+        })
+    }
+
+    /// Does the next thing that can be done now: a batch, the rest of a scan, a probe that is due. Says whether there was
+    /// any; when not, nothing can be done before [`Run::next_due`].
+    pub(super) fn work(
+        &mut self,
+        parts: &mut Parts,
+        progress: &mut dyn Progress,
+    ) -> Result<bool, Failure> {
+        if self.batch(parts, progress)? {
+            return Ok(true);
+        }
+        if self.left().is_none() {
+            return Ok(false);
+        }
+        if self.unscanned.is_some() {
+            let _lock = lock(parts, self.options, progress)?;
+            self.scan(parts, Timestamp::now(), progress)?;
+            return Ok(self.unscanned.is_none());
+        }
+        self.probe(parts, progress)
+    }
+
+    /// Returns when the next job falls due, or the next probe of a store that `counts` and that something is held for.
+    pub(super) fn next_due(
+        &self,
+        parts: &mut Parts,
+        now: Timestamp,
+        counts: impl Fn(&Gate, &RetryPolicy) -> bool,
+    ) -> Result<Option<Timestamp>, Failure> {
         let next_job = parts.outbox.next_due()?;
         let owed = parts.outbox.counts(now)?.held > 0;
         let gates = self.gates.values().chain(self.lacks.values());
-        let probes = gates.filter(|gate| !gate.is_given_up(&parts.policy));
+        let probes = gates.filter(|gate| counts(gate, &parts.policy));
         let next_probe = probes.filter_map(Gate::probe_at).min();
-        let due = [next_job, next_probe.filter(|_| owed)]
-            .into_iter()
-            .flatten();
-        Ok(match due.min() {
-            Some(due) if self.options.wait => Next::Wait(now.until(due).clamp(LEAST_WAIT, POLL)),
-            Some(_) | None if idle_since.elapsed() < self.options.timeout => Next::Wait(POLL),
-            Some(_) | None => Next::End,
-        })
+        let due = [next_job, next_probe.filter(|_| owed)];
+        Ok(due.into_iter().flatten().min())
+    }
+
+    /// Tells a person what there is to tell while the run goes on, and keeps the dead letters within their bounds. Never
+    /// waits for a delivery; may be called as often as one likes.
+    ///
+    /// # Errors
+    /// When the outbox is away.
+    pub(super) fn tell(&mut self, parts: &mut Parts) -> Result<(), Failure> {
+        if self.tells.elapsed() < TELL {
+            return Ok(());
+        }
+        self.tells = Instant::now();
+        let now = Timestamp::now();
+        self.note_back(parts, now);
+        self.news |= self.report.dlq > 0;
+        if std::mem::take(&mut self.news) || self.bounded.elapsed() >= BOUNDS {
+            self.bounded = Instant::now();
+            self.report.trimmed += bounds::keep(parts, now)?;
+        }
+        parts.alerts.go_on(now);
+        Ok(())
+    }
+
+    /// Says of what is open that it is back, where it was told to be away. Only when nothing can be done: a store that
+    /// answers and then fails again is not back.
+    fn note_back(&self, parts: &mut Parts, now: Timestamp) {
+        let gates = self.gates.iter();
+        let open =
+            gates.filter(|(name, gate)| gate.closed().is_none() && !self.lacks.contains_key(name));
+        let back = open.map(|(&name, _)| Subject::Store(name));
+        for subject in back.chain([Subject::Drain]) {
+            parts.alerts.note(&Event::Back { subject }, now);
+        }
     }
 
     /// How many jobs may still be claimed; `None` once the bound is reached.
@@ -296,35 +367,62 @@ impl<'a> Run<'a> {
         Ok(true)
     }
 
-    fn finish(mut self, parts: &mut Parts, started: Instant) -> Result<DrainReport, Failure> {
+    /// Ends the run: tells what is to be told, waits a bounded time for its delivery, and returns what was done since
+    /// the last report.
+    pub(super) fn finish(
+        mut self,
+        parts: &mut Parts,
+        started: Instant,
+    ) -> Result<DrainReport, Failure> {
         let now = Timestamp::now();
-        // Only here: a store that answers and then fails again is not back.
-        let open = self
-            .gates
-            .iter()
-            .filter(|(name, gate)| gate.closed().is_none() && !self.lacks.contains_key(name));
-        let back = open.map(|(&name, _)| Subject::Store(name));
-        for subject in back.chain([Subject::Drain]) {
-            parts.alerts.note(&Event::Back { subject }, now);
-        }
-        self.report.trimmed = bounds::keep(parts, now)?;
+        self.note_back(parts, now);
+        self.report.trimmed += bounds::keep(parts, now)?;
         self.report.trouble.extend(parts.alerts.end(now, END_WAIT));
+        self.take_report(parts, started)
+    }
+
+    /// Returns what was done since the last report, and where the outbox stands now.
+    ///
+    /// # Errors
+    /// When the outbox is away; then nothing is taken.
+    pub(super) fn take_report(
+        &mut self,
+        parts: &mut Parts,
+        started: Instant,
+    ) -> Result<DrainReport, Failure> {
         let counts = parts.outbox.counts(Timestamp::now())?;
-        self.report.enqueued += counts.unread;
-        self.report.held = counts.held;
-        self.report.waiting = counts.waiting;
-        self.report.dead = counts.dead;
+        let mut report = std::mem::replace(&mut self.report, empty(parts));
+        self.news |= report.dlq > 0;
+        report.enqueued += counts.unread;
+        report.held = counts.held;
+        report.waiting = counts.waiting;
+        report.dead = counts.dead;
         for store in &parts.stores {
             let tally = store.tally();
-            let report = self.report.stores.entry(store.name().as_str()).or_default();
-            report.embedded = tally.embedded;
-            report.cached = tally.cached;
-            self.report.commits += tally.commits;
-            if tally.commit.is_some() {
-                self.report.commit = tally.commit;
+            let told = self.told.entry(store.name()).or_default();
+            let since = |now: Option<u64>, told: Option<u64>| {
+                now.map(|now| now.saturating_sub(told.unwrap_or(0)))
+            };
+            let part = report.stores.entry(store.name().as_str()).or_default();
+            part.embedded = since(tally.embedded, told.embedded);
+            part.cached = since(tally.cached, told.cached);
+            let commits = tally.commits.saturating_sub(told.commits);
+            report.commits += commits;
+            if commits > 0 {
+                report.commit.clone_from(&tally.commit);
             }
+            *told = tally;
         }
-        self.report.seconds = started.elapsed().as_secs_f64();
-        Ok(self.report)
+        report.seconds = started.elapsed().as_secs_f64();
+        Ok(report)
+    }
+}
+
+/// A report of nothing.
+fn empty(parts: &Parts) -> DrainReport {
+    let names = parts.stores.iter().map(|store| store.name().as_str());
+    DrainReport {
+        stores: names.map(|name| (name, StoreReport::default())).collect(),
+        ..DrainReport::default()
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`scan`] | finds whatever nobody announced: pages against receipts and HEAD |
 //! | [`drain`] | claims, applies, settles, until nothing is due |
+//! | [`watch`] | drains what is saved, as long as it runs |
 //! | [`verify`] | reads the real stores and names every difference |
 //! | [`announce`] | compares HEAD with what was last seen of it, for hooks |
 //! | [`rebuild`] | builds a store anew beside the old one |
@@ -25,6 +26,7 @@ pub mod report;
 pub mod scan;
 mod verdict;
 pub mod verify;
+pub mod watch;
 
 use self::alert::Alerts;
 use self::bounds::DeadBounds;

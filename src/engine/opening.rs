@@ -13,7 +13,7 @@ use super::scan::Scan;
 use super::{Parts, Progress};
 use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
 use crate::outbox::{Claimed, Enqueued, Settle};
-use crate::state::CheckoutLock;
+use crate::state::{CheckoutLock, Taken};
 
 /// Jobs handed to the outbox at a time while scanning.
 const ENQUEUE: usize = 500;
@@ -250,11 +250,17 @@ impl Run<'_> {
         }
         match store.probe_lack() {
             Ok(()) => {
-                self.lacks.entry(name).or_default().open();
                 self.report
                     .trouble
                     .retain(|trouble| trouble.store != Some(name.as_str()));
-                Ok(parts.outbox.release(Some(name), now)? > 0)
+                let any = parts.outbox.release(Some(name), now)? > 0;
+                if any {
+                    // Proved only by what it does; else the schedule goes on where it was.
+                    self.lacks.entry(name).or_default().open();
+                } else {
+                    self.lacks.remove(&name);
+                }
+                Ok(any)
             }
             Err(failure) => {
                 self.lack(parts, name, Some(failure), now);
@@ -284,6 +290,57 @@ impl Run<'_> {
         // Shut already, it keeps its time.
         if gate.probe_at().is_none_or(|due| due <= now) {
             gate.shut(failure, &parts.policy, now);
+        }
+    }
+
+    /// Looks at all pages again, and answers the hints that hooks left.
+    pub(super) fn rescan(
+        &mut self,
+        parts: &mut Parts,
+        progress: &mut dyn Progress,
+    ) -> Result<(), Failure> {
+        let _lock = lock(parts, self.options, progress)?;
+        let now = Timestamp::now();
+        let hints = parts.state.take_hints()?;
+        if hints.is_some() {
+            // As at the beginning.
+            let _ = announce::catch_up(parts, now);
+        }
+        self.scan(parts, now, progress)?;
+        hints.map_or(Ok(()), Taken::answer)
+    }
+
+    /// Lets those jobs try again that are held for a store which nothing probes: they wait for the user, for a
+    /// neighbour, for another setting. Says whether there are any.
+    pub(super) fn retry_held(&mut self, parts: &mut Parts) -> Result<bool, Failure> {
+        let now = Timestamp::now();
+        let mut any = false;
+        for name in StoreName::ALL {
+            let gate = self.gates.get_mut(&name);
+            let lack = self.lacks.get(&name).and_then(Gate::probe_at);
+            if lack.is_some() || gate.as_ref().is_some_and(|gate| gate.probe_at().is_some()) {
+                continue;
+            }
+            any |= parts.outbox.release(Some(name), now)? > 0;
+            if let Some(gate) = gate {
+                gate.open();
+            }
+        }
+        Ok(any)
+    }
+
+    /// Forgets what counts only while the jobs of one pass are under way; what was seen to go only when `all` are done.
+    pub(super) fn forget_pass(&mut self, all: bool) {
+        self.rounds.clear();
+        if all {
+            self.seen_gone.clear();
+        }
+        self.removed = 0;
+        // An accident is judged anew; that there was none is believed until many go, or the last one.
+        if let Some(findings) = &self.findings
+            && findings.accident.is_some()
+        {
+            self.findings = None;
         }
     }
 

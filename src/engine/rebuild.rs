@@ -5,10 +5,9 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::Progress;
-use super::drain::Stop;
 use super::report::{Trouble, gather, trouble};
 use crate::model::{Change, Failure, FailureKind, Page, PagePath};
-use crate::state::Receipts;
+use crate::state::{Receipts, Stop};
 use crate::stores::Store;
 use crate::wiki::{Entry, Reading, Wiki};
 
@@ -44,7 +43,7 @@ pub fn rebuild(
     stop: &Stop,
     progress: &mut dyn Progress,
 ) -> Result<Rebuilt, Failure> {
-    store.heed(&stop.0);
+    store.heed(stop);
     let mut total = 0;
     wiki.walk(&mut |entry| {
         total += u64::from(matches!(entry, Entry::Page { .. }));

@@ -1,14 +1,14 @@
 //! What becomes of each job of a group: settled by what the stores said of its page.
 
 use super::batch::{End, Errand, Visit, Work};
-use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp, Verdict};
+use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Verdict};
 use crate::outbox::{Claimed, Death, Settle};
 use crate::wiki::Reading;
 
-/// How soon a page that moved on while it was applied is looked at again.
-const AGAIN_MS: i64 = 300;
 /// How often a page may move on in one drain before it is held.
 const MOST_ROUNDS: u32 = 10;
+/// How many changed pages are remembered by name between two reports.
+const MOST_NAMED: usize = 100;
 /// What stands for the content of a page that is gone.
 pub(super) const ABSENT: &str = "absent";
 
@@ -144,6 +144,9 @@ impl Visit<'_, '_, '_> {
             .flatten()
             .any(|applied| applied.changed);
         self.run.report.unchanged += u64::from(!changed);
+        if changed && self.run.brought.len() < MOST_NAMED {
+            self.run.brought.push(path.clone());
+        }
         self.run.letters.remove(path);
         Settle::Ack
     }
@@ -219,7 +222,7 @@ impl Visit<'_, '_, '_> {
         End {
             store: None,
             settle: Settle::RetryAt {
-                at: Timestamp(self.now.0.saturating_add(AGAIN_MS)),
+                at: self.now.plus(self.run.again),
                 attempts: claim.job.retry,
                 version,
                 reason: why.reason,

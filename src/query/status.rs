@@ -8,6 +8,7 @@ use crate::engine::Parts;
 use crate::engine::alert::AlertStatus;
 use crate::engine::report::{Skipped, Trouble, trouble};
 use crate::engine::scan::Scan;
+use crate::engine::watch::{Pulse, pulse};
 use crate::hooks::status::HooksStatus;
 use crate::model::{Failure, FailureKind, StoreName, Timestamp};
 use crate::outbox::{Pending, Standing};
@@ -95,8 +96,18 @@ pub struct StoreStatus {
 pub struct WatchStatus {
     /// Whether one runs.
     pub running: bool,
-    /// `events` or `polling`.
-    pub mode: Option<&'static str>,
+    /// `events`, `polling`, or `events+polling`.
+    pub mode: Option<String>,
+    /// Why not by events alone.
+    pub why: Option<String>,
+    /// It runs and does nothing: it has not been heard of for too long.
+    pub deaf: bool,
+    /// Its process.
+    pub pid: Option<u32>,
+    /// When it started, milliseconds since the epoch.
+    pub since: Option<i64>,
+    /// It only enqueues.
+    pub enqueue_only: bool,
     /// When it last heard of a change, milliseconds since the epoch.
     pub last_event: Option<i64>,
 }
@@ -114,6 +125,38 @@ pub struct HeldJob {
     pub attempts: u32,
     /// When it was first enqueued, milliseconds since the epoch.
     pub since: i64,
+}
+
+/// Feels the watcher's pulse. Of one that is gone nothing is told but when it last heard of a change.
+fn watch_status(parts: &Parts, now: Timestamp) -> Result<WatchStatus, Failure> {
+    let Pulse {
+        running,
+        deaf,
+        beat,
+    } = pulse(&parts.state, now)?;
+    let Some(beat) = beat else {
+        return Ok(WatchStatus {
+            running,
+            ..WatchStatus::default()
+        });
+    };
+    let last_event = beat.last_event;
+    if !running {
+        return Ok(WatchStatus {
+            last_event,
+            ..WatchStatus::default()
+        });
+    }
+    Ok(WatchStatus {
+        running,
+        mode: Some(beat.mode),
+        why: beat.why,
+        deaf,
+        pid: Some(beat.pid),
+        since: Some(beat.since),
+        enqueue_only: beat.enqueue_only,
+        last_event,
+    })
 }
 
 fn lent_job(job: &Pending) -> Option<LentJob> {
@@ -222,6 +265,7 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
         })
         .collect();
     report.alerts = parts.alerts.status()?;
+    report.watch = watch_status(parts, now)?;
     report.fresh = unannounced == 0
         && counts.waiting + counts.delayed + counts.in_flight + counts.held + counts.dead == 0
         && report.trouble.is_empty();

@@ -4,7 +4,7 @@ use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::time::{Duration, Instant};
 
-use super::StateDir;
+use super::{StateDir, Stop};
 use crate::model::{Failure, FailureKind};
 
 /// How often a waiting process looks whether a lock has become free.
@@ -20,17 +20,18 @@ pub struct CheckoutLock {
 }
 
 impl CheckoutLock {
-    /// Waits up to `wait` for the lock.
+    /// Waits up to `wait` for the lock, less when a stop is wished.
     ///
     /// # Errors
     /// `Busy`, naming who holds it, when it is not free in time; `Down` when the file cannot be opened.
     pub fn acquire(state: &StateDir, wait: Duration) -> Result<Self, Failure> {
         let path = state.path().join("drain.lock");
-        lock_file(&path, wait, "another drain of this checkout").map(|file| Self { _file: file })
+        lock_file(&path, wait, state.stop(), "another drain of this checkout")
+            .map(|file| Self { _file: file })
     }
 }
 
-/// Takes an exclusive `flock` on `path`, waiting up to `wait`, and writes our process id into it.
+/// Takes an exclusive `flock` on `path`, waiting up to `wait` or until a stop is wished, and writes our process id into it.
 ///
 /// # Errors
 /// `Busy`, naming `whose` and the process that holds it, when it is not free in time; `Down` when the
@@ -38,6 +39,7 @@ impl CheckoutLock {
 pub(crate) fn lock_file(
     path: &std::path::Path,
     wait: Duration,
+    stop: &Stop,
     whose: &str,
 ) -> Result<File, Failure> {
     let down = |e: std::io::Error| {
@@ -58,7 +60,9 @@ pub(crate) fn lock_file(
     loop {
         match file.try_lock() {
             Ok(()) => break,
-            Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::sleep(POLL),
+            Err(TryLockError::WouldBlock) if Instant::now() < end && !stop.is_wished() => {
+                std::thread::sleep(POLL);
+            }
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
                 // Who holds it is a courtesy: an unreadable note is no reason to fail differently.

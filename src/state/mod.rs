@@ -19,6 +19,7 @@ mod lock;
 mod mark;
 mod marks;
 mod receipts;
+mod stop;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ pub use hints::Taken;
 pub use lock::CheckoutLock;
 pub(crate) use lock::lock_file;
 pub use receipts::{Entry, FileSeen, Known, Receipt, Receipts};
+pub use stop::Stop;
 
 use crate::model::{Failure, FailureKind};
 
@@ -38,6 +40,7 @@ pub const STATE_DIR: &str = ".wiki-sync";
 #[derive(Debug, Clone)]
 pub struct StateDir {
     path: PathBuf,
+    stop: Stop,
 }
 
 impl StateDir {
@@ -46,7 +49,21 @@ impl StateDir {
     pub fn of(root: &Path) -> Self {
         Self {
             path: root.join(STATE_DIR),
+            stop: Stop::default(),
         }
+    }
+
+    /// Returns the folder with a wish to stop that ends every wait for one of its locks.
+    #[must_use]
+    pub fn stopping(mut self, stop: Stop) -> Self {
+        self.stop = stop;
+        self
+    }
+
+    /// Returns the wish that ends the waits for its locks.
+    #[must_use]
+    pub fn stop(&self) -> &Stop {
+        &self.stop
     }
 
     /// Makes sure that the folder exists and ignores itself.

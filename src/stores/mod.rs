@@ -4,10 +4,8 @@ pub mod git;
 pub mod graph;
 pub mod vectors;
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use crate::model::{Change, Failure, Page, PagePath, StoreName};
+use crate::state::Stop;
 
 pub use crate::model::Identity;
 
@@ -160,7 +158,13 @@ pub trait Store {
 
     /// Remembers what is set when everything is to stop: a long [`Store::apply`] then leaves what it has not begun, as
     /// `Busy`.
-    fn heed(&mut self, _stop: &Arc<AtomicBool>) {}
+    fn heed(&mut self, _stop: &Stop) {}
+
+    /// Lets go of it for longer, and makes the next use quick first, where that is worth it. Called when nothing has
+    /// been done for a while.
+    fn park(&mut self) {
+        self.rest();
+    }
 
     /// Returns what the store counted since it was opened, for the report.
     fn tally(&self) -> Tally {

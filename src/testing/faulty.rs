@@ -193,7 +193,7 @@ impl Store for Faulty {
         self.inner.probe_lack()
     }
 
-    fn heed(&mut self, stop: &std::sync::Arc<std::sync::atomic::AtomicBool>) {
+    fn heed(&mut self, stop: &crate::state::Stop) {
         self.inner.heed(stop);
     }
 

@@ -1,9 +1,27 @@
-//! Killing this process at a named point, for tests of what a kill leaves behind.
+//! Killing this process at a named point, for tests of what a kill leaves behind; or stopping it there, for tests of what
+//! others do meanwhile.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The variable that names the point: `git.linked`, or `git.linked#3` for the third time it is passed.
 const KILL_AT: &str = "WIKI_SYNC_TEST_KILL_AT";
+
+/// The variable that names the point at which this process stops until it gets SIGCONT.
+const STOP_AT: &str = "WIKI_SYNC_TEST_STOP_AT";
+
+/// Arms the point that [`STOP_AT`] names.
+///
+/// # Panics
+/// Never: a callback is always a good action.
+pub fn arm_stop_from_env() {
+    if let Ok(point) = std::env::var(STOP_AT) {
+        let armed = fail::cfg_callback(point, || {
+            let me = rustix::process::getpid();
+            let _ = rustix::process::kill_process(me, rustix::process::Signal::STOP);
+        });
+        assert!(armed.is_ok(), "a callback is always a good action");
+    }
+}
 
 /// Arms the point that [`KILL_AT`] names: when it is passed, this process gets SIGKILL, so that nothing is unwound,
 /// flushed or unlocked on the way out.

@@ -175,6 +175,15 @@ impl Wiki {
         Box::new(move |path| twin.is_page(path))
     }
 
+    /// Says whether a folder belongs to the wiki by its name: the pages' folder or one below it that is not ignored.
+    #[must_use]
+    pub fn is_folder(&self, path: &str) -> bool {
+        path == self.settings.pages
+            || self
+                .below_pages(path)
+                .is_some_and(|inner| !self.ignores(inner))
+    }
+
     fn below_pages<'a>(&self, path: &'a str) -> Option<&'a str> {
         path.strip_prefix(self.settings.pages.as_str())?
             .strip_prefix('/')

@@ -95,8 +95,78 @@ impl Wiki {
             Err(e) => Err(unreadable(&top, &e)),
             Ok(_) => {
                 let entries = fs::read_dir(&top).map_err(|e| unreadable(&top, &e))?;
-                self.walk_folder(entries, &top, &self.settings.pages, visit)
+                self.walk_folder(entries, &top, &self.settings.pages, &mut |_| true, visit)
             }
+        }
+    }
+
+    /// Walks as [`Wiki::walk`] does, from a folder in the wiki downward. Before a folder is listed, `enter` is asked
+    /// whether to: so a watch that it sets misses nothing. A folder that is missing, ignored, or no folder of the wiki
+    /// is empty; no link is followed on the way to it.
+    ///
+    /// # Errors
+    /// As [`Wiki::walk`], for the folder given.
+    pub fn walk_at(
+        &self,
+        folder: &str,
+        enter: &mut dyn FnMut(&str) -> bool,
+        visit: &mut dyn FnMut(Entry) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let top = self.root.join(folder);
+        let way = self.way_to(folder);
+        if !(way.map_err(|e| unreadable(&top, &e))? && enter(folder)) {
+            return Ok(());
+        }
+        match fs::read_dir(&top) {
+            Ok(entries) => self.walk_folder(entries, &top, folder, enter, visit),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(unreadable(&top, &e)),
+        }
+    }
+
+    /// Says whether a folder belongs to the wiki and is there, with neither a link nor another repository on the way.
+    fn way_to(&self, folder: &str) -> io::Result<bool> {
+        if !self.is_folder(folder) {
+            return Ok(false);
+        }
+        let mut at = self.root.clone();
+        for part in folder.split('/') {
+            at.push(part);
+            match fs::symlink_metadata(&at) {
+                Ok(meta) if meta.is_dir() => {}
+                Ok(_) => return Ok(false),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+                Err(e) => return Err(e),
+            }
+            let inside = at.strip_prefix(self.root.join(&self.settings.pages));
+            if inside.is_ok_and(|inside| !inside.as_os_str().is_empty())
+                && fs::symlink_metadata(at.join(".git")).is_ok()
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Says whether there is no page at all.
+    ///
+    /// # Errors
+    /// As [`Wiki::walk`].
+    pub fn is_empty(&self) -> Result<bool, Failure> {
+        let mut found = false;
+        let walked = self.walk(&mut |entry| {
+            found |= matches!(entry, Entry::Page { .. });
+            // Any failure ends the walk.
+            if found {
+                Err(Failure::new(FailureKind::Busy, "there is one"))
+            } else {
+                Ok(())
+            }
+        });
+        if found {
+            Ok(false)
+        } else {
+            walked.map(|()| true)
         }
     }
 
@@ -105,6 +175,7 @@ impl Wiki {
         entries: fs::ReadDir,
         folder: &Path,
         name: &str,
+        enter: &mut dyn FnMut(&str) -> bool,
         visit: &mut dyn FnMut(Entry) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let inside = match self.list(entries, name) {
@@ -137,8 +208,11 @@ impl Wiki {
                     skip(visit, name, "it is a repository of its own")?;
                     continue;
                 }
+                if !enter(name) {
+                    continue;
+                }
                 match fs::read_dir(&below) {
-                    Ok(entries) => self.walk_folder(entries, &below, name, visit)?,
+                    Ok(entries) => self.walk_folder(entries, &below, name, enter, visit)?,
                     // Gone between listing and looking: the next walk will tell.
                     Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                     Err(e) => visit(Entry::Blind {

@@ -34,4 +34,5 @@ mod scope;
 mod signals;
 mod storm;
 mod together;
+mod watch;
 mod wiki;

@@ -102,6 +102,35 @@ fn a_drain_that_waits_goes_on_when_the_provider_is_back() {
 }
 
 #[test]
+fn a_watch_goes_on_when_the_provider_is_back_and_stops_when_it_is_told_to() {
+    let mut server = EmbeddingServer::start();
+    let mut wiki = with_provider(Wiki::small(), &server);
+    wiki.env
+        .insert("WIKI_SYNC_RETRY_PROBES".into(), "0.2".into());
+    server.down();
+    let mut watch = wiki.binary().arg("watch").spawn().unwrap();
+    let until = |held: u64, vectors: u64| {
+        let end = Instant::now() + Duration::from_mins(1);
+        loop {
+            let status = wiki.ws(&["status", "--json"]).json();
+            let pages = &status["stores"]["vectors"]["pages"];
+            if status["outbox"]["held"] == held && *pages == vectors {
+                return;
+            }
+            assert!(Instant::now() < end, "{status}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    until(3, 0);
+    server.up();
+    until(0, 3);
+    let pid = rustix::process::Pid::from_child(&watch);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(watch.wait().unwrap().code(), Some(0));
+    wiki.assert_in_sync();
+}
+
+#[test]
 fn an_edit_embeds_one_text_and_a_move_a_branch_switch_and_a_restart_none() {
     let server = EmbeddingServer::start();
     let wiki = with_provider(Wiki::with(&[("wiki-output/long.md", &long(None))]), &server);

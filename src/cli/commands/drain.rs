@@ -1,16 +1,13 @@
 //! `wiki-sync drain`
 
-use std::sync::Arc;
 use std::time::Duration;
-
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag::{register, register_conditional_shutdown};
 
 use crate::cli::Context;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::out::{Out, Style, count};
 use crate::cli::progress::Bar;
+use crate::cli::signals::stop_on_signals;
 use crate::engine::drain::{DrainOptions, Stop, drain};
 use crate::engine::report::DrainReport;
 use crate::model::{StoreName, Timestamp};
@@ -66,11 +63,12 @@ impl DrainArgs {
 }
 
 pub(super) fn run(args: &DrainArgs, cx: &mut Context) -> Result<Exit, CommandError> {
-    let mut ws = cx.workspace()?;
+    let stop = stop_on_signals()?;
+    let mut ws = cx.workspace()?.stopping(&stop);
     ws.config.git.allow_detached |= args.allow_detached;
     let mut parts = ws.parts()?;
     let mut bar = Bar::new(&cx.out);
-    let report = drain(&mut parts, &args.options(stop_on_signals()?), &mut bar)?;
+    let report = drain(&mut parts, &args.options(stop), &mut bar)?;
     drop(bar);
     cx.warn(&parts.outbox.notes());
     let counts = parts.outbox.counts(Timestamp::now());
@@ -84,17 +82,6 @@ pub(super) fn run(args: &DrainArgs, cx: &mut Context) -> Result<Exit, CommandErr
     counts?;
     let cut_off = if report.stopped { report.waiting } else { 0 };
     Ok(Exit::of_drain(&report, delayed + cut_off))
-}
-
-/// Lets SIGINT and SIGTERM ask for a stop; the second one ends the process at once.
-pub(super) fn stop_on_signals() -> Result<Stop, CommandError> {
-    let stop = Stop::default();
-    for signal in [SIGINT, SIGTERM] {
-        register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop.0))
-            .and_then(|_| register(signal, Arc::clone(&stop.0)))
-            .map_err(|e| CommandError::caused("cannot listen to signals", &e))?;
-    }
-    Ok(stop)
 }
 
 fn print(out: &mut Out, report: &DrainReport, delayed: u64) {

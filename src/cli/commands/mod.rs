@@ -16,6 +16,7 @@ mod rebuild;
 pub(super) mod search;
 mod status;
 mod verify;
+mod watch;
 
 use super::Context;
 use super::error::CommandError;
@@ -28,6 +29,7 @@ pub(crate) enum Command {
     Put(put::PutArgs),
     Enqueue(enqueue::EnqueueArgs),
     Drain(drain::DrainArgs),
+    Watch(watch::WatchArgs),
     Status(status::StatusArgs),
     Search(search::SearchArgs),
     Verify(verify::VerifyArgs),
@@ -55,6 +57,7 @@ impl Command {
             Self::Put(args) => put::run(&args, cx),
             Self::Enqueue(args) => enqueue::run(&args, cx),
             Self::Drain(args) => drain::run(&args, cx),
+            Self::Watch(args) => watch::run(&args, cx),
             Self::Status(args) => status::run(&args, cx),
             Self::Search(args) => search::run(&args, cx),
             Self::Verify(args) => verify::run(&args, cx),

@@ -1,12 +1,12 @@
 //! `wiki-sync rebuild`
 
-use super::drain::stop_on_signals;
 use crate::cli::Context;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::open;
 use crate::cli::out::{Style, count};
 use crate::cli::progress::Bar;
+use crate::cli::signals::stop_on_signals;
 use crate::engine::rebuild::rebuild;
 use crate::state::Receipts;
 

@@ -6,7 +6,7 @@ use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::out::{Out, Style, clean, count, roughly};
 use crate::model::{StoreName, Timestamp};
-use crate::query::status::{StatusReport, status};
+use crate::query::status::{StatusReport, WatchStatus, status};
 
 /// Show where every job and store stands
 #[derive(Debug, clap::Args)]
@@ -25,7 +25,11 @@ pub(super) fn run(_args: &StatusArgs, cx: &mut Context) -> Result<Exit, CommandE
     } else {
         print(&mut cx.out, &report, now);
     }
-    Ok(Exit::Ok)
+    Ok(if report.watch.deaf {
+        Exit::NeedsPerson
+    } else {
+        Exit::Ok
+    })
 }
 
 fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
@@ -64,6 +68,7 @@ fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
         let pages = count(store.pages, "page");
         out.line(format_args!("{name:8} {state} {pages}"));
     }
+    print_watch(out, &report.watch, now);
     if let Some(status) = &report.hooks {
         let summary = hooks::summary(out, status);
         out.line(format_args!("hooks    {summary}"));
@@ -127,6 +132,33 @@ fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
     }
     out.skipped(&report.skipped);
     out.troubles(&report.trouble);
+}
+
+fn print_watch(out: &mut Out, watch: &WatchStatus, now: Timestamp) {
+    if let (true, Some(pid), Some(mode)) = (watch.running, watch.pid, &watch.mode) {
+        let event = match watch.last_event {
+            Some(at) => format!(", the last change {} ago", age(at, now)),
+            None => String::new(),
+        };
+        let only = if watch.enqueue_only {
+            ", only enqueues"
+        } else {
+            ""
+        };
+        out.line(format_args!(
+            "watch    process {pid}, by {}{only}{event}",
+            clean(mode)
+        ));
+        if let Some(why) = &watch.why {
+            out.trouble(format_args!("  not by events alone: {}", clean(why)));
+        }
+        if watch.deaf {
+            let title = out.paint(Style::Bad, "the watch does nothing").into_owned();
+            out.trouble(format_args!(
+                "{title}: end it with `kill {pid}` and start `wiki-sync watch` again"
+            ));
+        }
+    }
 }
 
 fn age(since: i64, now: Timestamp) -> String {

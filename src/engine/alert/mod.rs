@@ -224,6 +224,11 @@ impl Alerts {
         self.with(|on| on.book.end_bounds());
     }
 
+    /// Goes on with what is to be delivered, without waiting; for a run that is not at its end.
+    pub fn go_on(&mut self, now: Timestamp) {
+        self.with(|on| on.dispatch(now));
+    }
+
     /// Ends a drain: waits up to `wait` for what is under way, and returns what is to be reported.
     pub fn end(&mut self, now: Timestamp, wait: Duration) -> Vec<Trouble> {
         self.with(|on| on.finish(now, wait));

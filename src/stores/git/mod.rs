@@ -195,6 +195,7 @@ impl GitStore {
         lock_file(
             &self.state.path().join("git.lock"),
             self.settings.lock_wait,
+            self.state.stop(),
             "another wiki-sync that commits in this checkout",
         )
     }

@@ -108,4 +108,9 @@ pub(super) trait Engine: Send {
 
     /// Lets go of it in any case.
     fn rest(&mut self) {}
+
+    /// Lets go of it for longer: makes the next opening quick first.
+    fn park(&mut self) {
+        self.rest();
+    }
 }

@@ -4,13 +4,12 @@
 //! failure, so that no receipt says that it is whole.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::point::Point;
 use crate::embed::{Counts, Embeddings, says_anything};
 use crate::model::{Failure, FailureKind};
+use crate::state::Stop;
 
 /// How long a provider that was found away is left alone.
 const LEAVE_ALONE: Duration = Duration::from_secs(15);
@@ -25,7 +24,7 @@ pub(super) struct Meaning {
     pub(super) embeddings: Embeddings,
     /// Why it cannot be used, and until when it is not asked again.
     away: Option<(Failure, Instant)>,
-    stop: Arc<AtomicBool>,
+    stop: Stop,
     /// Until when the call that is under way may embed.
     until: Instant,
 }
@@ -35,14 +34,14 @@ impl Meaning {
         Self {
             embeddings,
             away: None,
-            stop: Arc::default(),
+            stop: Stop::default(),
             until: Instant::now(),
         }
     }
 
     /// Remembers what tells us to stop.
-    pub(super) fn heed(&mut self, stop: &Arc<AtomicBool>) {
-        self.stop = Arc::clone(stop);
+    pub(super) fn heed(&mut self, stop: &Stop) {
+        self.stop = stop.clone();
     }
 
     /// A call of the store begins: it has all the time that one may have.
@@ -93,10 +92,10 @@ impl Meaning {
         let texts: Vec<&str> = passages.iter().map(String::as_str).collect();
         self.away.take_if(|(_, until)| *until <= Instant::now());
         let away = self.away.clone();
-        let (stop, until) = (Arc::clone(&self.stop), self.until);
+        let (stop, until) = (self.stop.clone(), self.until);
         let asks = away.is_none();
         // Where nothing is asked for, what is at hand comes all the same.
-        let go_on = move || asks && !stop.load(Ordering::Relaxed) && Instant::now() < until;
+        let go_on = move || asks && !stop.is_wished() && Instant::now() < until;
         let mut given = self.embeddings.passages(&texts, &go_on)?.into_iter();
         let mut lacks = HashMap::<usize, Failure>::new();
         for (place, points) in pages.iter_mut() {

@@ -35,8 +35,6 @@ mod turn;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -51,7 +49,7 @@ use super::{Applied, Holding, Identity, Outcome, Store, Tally};
 use crate::embed::{Embeddings, PASSAGE_VERSION, bm25};
 use crate::model::markdown::PARSER_VERSION;
 use crate::model::{Change, Failure, FailureKind, Page, Secret, StoreName};
-use crate::state::StateDir;
+use crate::state::{StateDir, Stop};
 
 /// The URL of the embedded engine.
 pub const EDGE_URL: &str = "edge:";
@@ -721,7 +719,7 @@ impl Store for VectorStore {
         self.meaning.as_mut().map_or(Ok(()), Meaning::probe)
     }
 
-    fn heed(&mut self, stop: &Arc<AtomicBool>) {
+    fn heed(&mut self, stop: &Stop) {
         if let Some(meaning) = &mut self.meaning {
             meaning.heed(stop);
         }
@@ -733,5 +731,9 @@ impl Store for VectorStore {
 
     fn rest(&mut self) {
         self.engine.rest();
+    }
+
+    fn park(&mut self) {
+        self.engine.park();
     }
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::model::{Failure, FailureKind};
-use crate::state::{StateDir, lock_file};
+use crate::state::{StateDir, Stop, lock_file};
 
 /// How long one who has just let go waits for the others to take their turn, before he asks for the next.
 const COURTESY: Duration = Duration::from_secs(1);
@@ -32,6 +32,7 @@ pub(super) struct Turn {
     lock: PathBuf,
     wish: PathBuf,
     wait: Duration,
+    stop: Stop,
     gave_way: bool,
 }
 
@@ -46,6 +47,7 @@ impl Turn {
             lock: state.path().join(format!("{name}.lock")),
             wish: state.path().join(format!("{name}.wish")),
             wait,
+            stop: state.stop().clone(),
             gave_way: false,
         }
     }
@@ -58,7 +60,7 @@ impl Turn {
     pub(super) fn take(&mut self) -> Result<Taken, Failure> {
         if std::mem::take(&mut self.gave_way) {
             let end = Instant::now() + COURTESY.min(self.wait);
-            while self.is_wished() && Instant::now() < end {
+            while self.is_wished() && Instant::now() < end && !self.stop.is_wished() {
                 std::thread::sleep(POLL);
             }
         }
@@ -68,6 +70,7 @@ impl Turn {
         let lock = lock_file(
             &self.lock,
             self.wait,
+            &self.stop,
             "another wiki-sync that reads or writes the vectors",
         )?;
         Ok(Taken { _lock: lock })

@@ -449,15 +449,20 @@ impl Engine for Edge {
     fn rest(&mut self) {
         self.open = None;
     }
-}
 
-impl Drop for Edge {
-    fn drop(&mut self) {
+    fn park(&mut self) {
         if self.open.is_some() && self.loose > 0 && !self.turn.is_wished() {
             // Does nothing until the segment that is written to has grown to INDEX_KB, and then keeps the
             // next opening quick. Only for speed: what fails here fails at that opening, and is told.
             let _ = self.optimize();
         }
+        self.open = None;
+    }
+}
+
+impl Drop for Edge {
+    fn drop(&mut self) {
+        self.park();
     }
 }
 
