@@ -24,6 +24,7 @@ pub mod config;
 pub mod embed;
 pub mod engine;
 pub mod hooks;
+pub mod http;
 pub mod model;
 pub mod outbox;
 pub mod query;

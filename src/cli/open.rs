@@ -6,8 +6,8 @@ use super::error::CommandError;
 use super::root::{self, Root};
 use crate::config::{Commits, Config, FILE_NAME, Layers};
 use crate::engine::Parts;
-use crate::engine::alert::{Alerts, Secret, TOKEN_VARIABLE};
-use crate::model::{Failure, FailureKind, StoreName, Timestamp};
+use crate::engine::alert::{Alerts, TOKEN_VARIABLE};
+use crate::model::{Failure, FailureKind, Secret, StoreName, Timestamp};
 use crate::outbox::Outbox;
 use crate::state::{Receipts, StateDir, Stop};
 use crate::wiki::Wiki;
@@ -180,20 +180,25 @@ impl Workspace {
 
     /// Reads the bot's token: from the environment, else from its file.
     fn telegram_token(&self) -> Result<Option<Secret>, Failure> {
-        if let Ok(token) = std::env::var(TOKEN_VARIABLE)
-            && !token.trim().is_empty()
-        {
-            return Ok(Some(Secret::new(&token)));
-        }
         let file = &self.config.alert.token_file;
+        self.secret(TOKEN_VARIABLE, "alert.telegram.token_file", file)
+    }
+
+    /// Reads a secret: from an environment variable, else from the file that a setting names.
+    fn secret(&self, variable: &str, key: &str, file: &str) -> Result<Option<Secret>, Failure> {
+        if let Ok(secret) = std::env::var(variable)
+            && !secret.trim().is_empty()
+        {
+            return Ok(Some(Secret::new(&secret)));
+        }
         if file.is_empty() {
             return Ok(None);
         }
         match std::fs::read_to_string(self.root.path.join(file)) {
-            Ok(token) => Ok(Some(Secret::new(&token))),
+            Ok(secret) => Ok(Some(Secret::new(&secret))),
             Err(e) => Err(Failure::from_error(
                 FailureKind::Refused,
-                &format!("cannot read alert.telegram.token_file {file:?}"),
+                &format!("cannot read {key} {file:?}"),
                 &e,
             )),
         }
@@ -248,26 +253,40 @@ fn environment() -> Result<Vec<(String, String)>, CommandError> {
     Ok(ours)
 }
 
-pub(crate) use wired::{graph_db, graph_store, ignored_by_git, search};
+pub(crate) use wired::{
+    graph_db, graph_store, ignored_by_git, put_vectors_in_place, search, vectors_beside,
+};
 
 /// What stands behind the settings today.
 mod wired {
+    use std::path::Path;
+    use std::time::Duration;
+
     use git2::Repository;
     use uuid::Uuid;
 
     use super::Workspace;
-    use crate::cli::commands::search::Found;
-    use crate::config::Commits;
-    use crate::model::Failure;
+    use crate::cli::commands::search::{Asked, Found};
+    use crate::config::{Commits, VECTORS_KEY_VARIABLE};
+    use crate::embed::{self, Embeddings};
+    use crate::model::{ContentSha, Failure, FailureKind};
     use crate::outbox::{self, Clock, Outbox, Owner, RedisSettings};
-    use crate::state::{Receipts, open_db};
+    use crate::state::{Receipts, StateDir, open_db};
     use crate::stores::Store;
     use crate::stores::git::{GitSettings, GitStore};
     use crate::stores::graph::GraphStore;
-    use crate::stores::vectors::{VectorSettings, VectorStore, adopted_wiki_id};
+    use crate::stores::vectors::{
+        Question, ServerSettings, VectorSettings, VectorStore, adopted_wiki_id, open_beside,
+        put_in_place,
+    };
+
+    /// How long a search waits for the provider.
+    const QUERY: Duration = Duration::from_secs(10);
 
     /// The key of the wiki's id among the lasting values.
     const WIKI_ID: &str = "wiki_id";
+    /// The key of the root at which that id was last used on a server.
+    const WIKI_ROOT: &str = "wiki_root";
     /// The key of the checkout's id among the lasting values.
     const CHECKOUT_ID: &str = "checkout_id";
 
@@ -333,42 +352,132 @@ mod wired {
     }
 
     fn vector_store(ws: &Workspace) -> Result<VectorStore, Failure> {
-        let url = &ws.config.vectors_url;
+        VectorStore::open(vector_settings(ws)?, &ws.state, embeddings(ws)?)
+    }
+
+    fn vector_settings(ws: &Workspace) -> Result<VectorSettings, Failure> {
+        let choice = &ws.config.vectors;
         let folder = ws.root.path.file_name().unwrap_or_default();
         let mut settings = VectorSettings {
-            url: url.clone(),
+            url: choice.url.clone(),
             ..VectorSettings::embedded(String::new(), folder.to_string_lossy())
         };
         let mut receipts = Receipts::open(&ws.state.database())?;
-        settings.wiki_id = if let Some(id) = receipts.known_meta(WIKI_ID)? {
-            id
-        } else {
-            // The database was lost: the points that are there keep their wiki's id, else they would be
-            // nobody's and stay for good.
-            let adopted = adopted_wiki_id(url, &ws.state, settings.wait)?;
-            receipts.meta(WIKI_ID, || {
-                adopted.unwrap_or_else(|| Uuid::new_v4().to_string())
-            })?
+        if !settings.is_shared() {
+            settings.wiki_id = wiki_id(&mut receipts, &settings, &ws.state)?;
+            return Ok(settings);
+        }
+        let Owner { host, root, .. } = Owner::of(&ws.root.path, String::new());
+        // Machines made from one image may have one name.
+        let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
+        let place = format!("{host}\n{machine}\n{root}");
+        settings.belongs = ContentSha::of(place.as_bytes()).to_string();
+        settings.server = ServerSettings {
+            collection: choice.collection.clone(),
+            api_key: ws.secret(
+                VECTORS_KEY_VARIABLE,
+                "vectors.api_key_file",
+                &choice.api_key_file,
+            )?,
+            timeout: choice.timeout,
         };
-        VectorStore::open(settings, &ws.state)
+        // A copy of a checkout that is still there, state and all, is another one: else each would take the other's
+        // points for its own.
+        let is_copy = receipts
+            .known_meta(WIKI_ROOT)?
+            .is_some_and(|of| of != root && StateDir::of(Path::new(&of)).database().exists());
+        if is_copy {
+            receipts.set_meta(WIKI_ID, &own_wiki_id(&settings.belongs))?;
+        }
+        settings.wiki_id = wiki_id(&mut receipts, &settings, &ws.state)?;
+        receipts.set_meta(WIKI_ROOT, &root)?;
+        Ok(settings)
     }
 
-    /// Returns the pages about `query`, best first.
-    pub(crate) fn search(ws: &Workspace, query: &str, limit: usize) -> Result<Vec<Found>, Failure> {
+    /// Opens vectors beside those that are in use, to be built.
+    pub(crate) fn vectors_beside(ws: &Workspace) -> Result<VectorStore, Failure> {
+        open_beside(vector_settings(ws)?, &ws.state, embeddings(ws)?)
+    }
+
+    /// Puts vectors that were built in the place of those that are in use.
+    pub(crate) fn put_vectors_in_place(ws: &Workspace) -> Result<(), Failure> {
+        put_in_place(&ws.state, vector_settings(ws)?.wait)
+    }
+
+    /// Opens what gives dense vectors, where the settings name a provider.
+    fn embeddings(ws: &Workspace) -> Result<Option<Embeddings>, Failure> {
+        let choice = &ws.config.embedding;
+        if !choice.is_on {
+            return Ok(None);
+        }
+        let key = ws.secret(embed::KEY_VARIABLE, "embedding.key_file", &choice.key_file)?;
+        embed::open(choice, key, &ws.state.database())
+    }
+
+    /// Returns the wiki's id, from the state, else from the points themselves, else a new one.
+    fn wiki_id(
+        receipts: &mut Receipts,
+        settings: &VectorSettings,
+        state: &StateDir,
+    ) -> Result<String, Failure> {
+        if let Some(id) = receipts.known_meta(WIKI_ID)? {
+            return Ok(id);
+        }
+        // The database was lost: the points that are there keep their wiki's id, else they would be
+        // nobody's and stay for good.
+        let id = match adopted_wiki_id(settings, state) {
+            Ok(Some(id)) => id,
+            Ok(None) if !settings.is_shared() => Uuid::new_v4().to_string(),
+            Ok(None) => own_wiki_id(&settings.belongs),
+            // A server that is away stops no other store. Its points have this id, unless the checkout was moved.
+            Err(_) if settings.is_shared() => own_wiki_id(&settings.belongs),
+            Err(failure) => return Err(failure),
+        };
+        receipts.meta(WIKI_ID, || id)
+    }
+
+    /// Returns the id of the wiki of a checkout on a server: the same again when its state was lost.
+    fn own_wiki_id(belongs: &str) -> String {
+        let name = format!("wiki-sync/wiki/{belongs}");
+        Uuid::new_v5(&Uuid::NAMESPACE_URL, name.as_bytes()).to_string()
+    }
+
+    /// Returns the pages about what is asked, best first; by words alone where their meaning cannot be had.
+    pub(crate) fn search(ws: &Workspace, asked: &Asked<'_>) -> Result<Found, Failure> {
         ws.state.create()?;
-        let hits = vector_store(ws)?.search(query, limit)?;
-        Ok(hits
-            .into_iter()
-            .map(|hit| Found {
-                path: hit.path,
-                title: hit.title,
-                trail: hit.heading,
-                score: hit.score,
-                text: hit.text,
-                page_sha: hit.page_sha,
-                point_id: hit.point_id,
-            })
-            .collect())
+        let mut store = vector_store(ws)?;
+        let (meaning, mut no_meaning) = match store.meaning_of(asked.query, QUERY) {
+            Ok(None) if ws.config.embedding.is_on => {
+                let why = "this model has embedded nothing yet";
+                (None, Some(Failure::new(FailureKind::Waiting, why)))
+            }
+            Ok(meaning) => (meaning, None),
+            Err(failure) => (None, Some(failure)),
+        };
+        let choice = &ws.config.search;
+        let weights = [choice.words_weight, choice.meaning_weight];
+        let mut question = Question {
+            meaning: meaning.as_deref(),
+            // Small numbers, and only their ratio counts.
+            weights: weights.map(|weight| f32::from(u16::try_from(weight).unwrap_or(u16::MAX))),
+            only: asked.only.clone(),
+            ..Question::words(asked.query, asked.limit)
+        };
+        let answer = match store.ask(&question) {
+            // Vectors of another model: words are the same for all.
+            Err(failure) if failure.kind == FailureKind::Refused && ws.config.embedding.is_on => {
+                drop(store);
+                no_meaning = Some(failure);
+                question.meaning = None;
+                VectorStore::open(vector_settings(ws)?, &ws.state, None)?.ask(&question)?
+            }
+            other => other?,
+        };
+        Ok(Found {
+            hits: answer.hits,
+            channels: answer.channels,
+            no_meaning,
+        })
     }
 
     /// Opens the database that holds the graph, for reading.

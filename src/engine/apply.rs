@@ -141,6 +141,7 @@ impl Visit<'_, '_, '_> {
     /// Brings a share to its store and returns the receipts to be written; none when the store is away.
     fn bring(&mut self, share: Share, errands: &mut [Errand]) -> Option<Written> {
         let store = &mut self.parts.stores[share.at];
+        let embedded = store.tally().embedded;
         let (outcomes, answered): (Vec<Outcome>, bool) =
             match store.apply(&share.changes, share.epoch) {
                 Ok(outcomes) => {
@@ -154,12 +155,21 @@ impl Visit<'_, '_, '_> {
                     (same.collect(), false)
                 }
             };
+        let store = &self.parts.stores[share.at];
+        let (lack, goes_on) = (store.lack(), store.tally().embedded > embedded);
+        if answered {
+            self.run.lack(self.parts, share.name, lack, self.now);
+        }
         let report = self.run.report.stores.entry(share.name.as_str());
         let report = report.or_default();
         let mut entries = Vec::new();
         let mut removed = 0;
         let changes = share.whose.into_iter().zip(&share.changes);
         for ((which, change), outcome) in changes.zip(outcomes) {
+            if goes_on {
+                // Whoever had no time for this page was at work: it may come again as often as it takes.
+                self.run.rounds.remove(change.path());
+            }
             if let Ok(applied) = &outcome {
                 entries.push(match change {
                     Change::Put(page) => {

@@ -82,6 +82,9 @@ pub fn drain(
 ) -> Result<DrainReport, Failure> {
     let started = Instant::now();
     parts.alerts.begin(Timestamp::now());
+    for store in &mut parts.stores {
+        store.heed(&options.stop);
+    }
     let mut run = Run::new(options, parts);
     let ended = run.all(parts, progress);
     if options.stop.is_wished() {
@@ -116,6 +119,8 @@ pub(super) struct Run<'a> {
     pub(super) options: &'a DrainOptions,
     pub(super) report: DrainReport,
     pub(super) gates: HashMap<StoreName, Gate>,
+    /// What stores that take pages are without for now: shut while that is so, and probed like a store that is away.
+    pub(super) lacks: HashMap<StoreName, Gate>,
     /// Dead letters that rest, of the pages of the batch in hand.
     pub(super) letters: HashMap<PagePath, DeadLetter>,
     pub(super) fingerprint: String,
@@ -153,6 +158,7 @@ impl<'a> Run<'a> {
             options,
             report: empty(parts),
             gates: names.map(|name| (name, Gate::default())).collect(),
+            lacks: HashMap::new(),
             letters: HashMap::new(),
             fingerprint: combined_fingerprint(&parts.stores),
             findings: None,
@@ -270,7 +276,7 @@ impl<'a> Run<'a> {
     ) -> Result<Option<Timestamp>, Failure> {
         let next_job = parts.outbox.next_due()?;
         let owed = parts.outbox.counts(now)?.held > 0;
-        let gates = parts.stores.iter().map(|store| &self.gates[&store.name()]);
+        let gates = self.gates.values().chain(self.lacks.values());
         let probes = gates.filter(|gate| counts(gate, &parts.policy));
         let next_probe = probes.filter_map(Gate::probe_at).min();
         let due = [next_job, next_probe.filter(|_| owed)];
@@ -302,7 +308,8 @@ impl<'a> Run<'a> {
     /// answers and then fails again is not back.
     fn note_back(&self, parts: &mut Parts, now: Timestamp) {
         let gates = self.gates.iter();
-        let open = gates.filter(|(_, gate)| gate.closed().is_none());
+        let open =
+            gates.filter(|(name, gate)| gate.closed().is_none() && !self.lacks.contains_key(name));
         let back = open.map(|(&name, _)| Subject::Store(name));
         for subject in back.chain([Subject::Drain]) {
             parts.alerts.note(&Event::Back { subject }, now);

@@ -7,6 +7,7 @@
 //! | [`watch`] | drains what is saved, as long as it runs |
 //! | [`verify`] | reads the real stores and names every difference |
 //! | [`announce`] | compares HEAD with what was last seen of it, for hooks |
+//! | [`rebuild`] | builds a store anew beside the old one |
 //! | [`rename`] | moves pages with the links to them |
 //! | [`alert`] | tells a person once of each incident |
 //! | [`bounds`] | drops the oldest dead letters beyond their bounds |
@@ -19,6 +20,7 @@ pub mod bounds;
 pub mod drain;
 mod gate;
 mod opening;
+pub mod rebuild;
 pub mod rename;
 pub mod report;
 pub mod scan;

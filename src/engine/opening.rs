@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::alert::{Event, Subject};
 use super::announce;
 use super::drain::{DrainOptions, LEAST_WAIT, Run};
+use super::gate::Gate;
 use super::rename;
 use super::report::{gather, trouble};
 use super::scan::Scan;
@@ -226,7 +227,68 @@ impl Run<'_> {
                 Err(failure) => self.shut(parts, name, failure, now),
             }
         }
+        for at in 0..parts.stores.len() {
+            any |= self.probe_lack(parts, at)?;
+        }
         Ok(any)
+    }
+
+    /// Asks a store whether what it was without is there again, when that is due, and lets its jobs go on if so; says
+    /// whether any did.
+    fn probe_lack(&mut self, parts: &mut Parts, at: usize) -> Result<bool, Failure> {
+        let now = Timestamp::now();
+        let store = &mut parts.stores[at];
+        let name = store.name();
+        let lack = self.lacks.get(&name);
+        if lack
+            .and_then(Gate::probe_at)
+            .is_none_or(|due| due > now || self.gates[&name].closed().is_some())
+        {
+            return Ok(false);
+        }
+        match store.probe_lack() {
+            Ok(()) => {
+                self.report
+                    .trouble
+                    .retain(|trouble| trouble.store != Some(name.as_str()));
+                let any = parts.outbox.release(Some(name), now)? > 0;
+                if any {
+                    // Proved only by what it does; else the schedule goes on where it was.
+                    self.lacks.entry(name).or_default().open();
+                } else {
+                    self.lacks.remove(&name);
+                }
+                Ok(any)
+            }
+            Err(failure) => {
+                self.lack(parts, name, Some(failure), now);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Notes what a store is without although it took its pages; nothing, when it is without nothing.
+    pub(super) fn lack(
+        &mut self,
+        parts: &mut Parts,
+        name: StoreName,
+        lack: Option<Failure>,
+        now: Timestamp,
+    ) {
+        let Some(failure) = lack else {
+            self.lacks.remove(&name);
+            return;
+        };
+        let event = Event::Away {
+            subject: Subject::Store(name),
+            failure: failure.clone(),
+        };
+        parts.alerts.note(&event, now);
+        let gate = self.lacks.entry(name).or_default();
+        // Shut already, it keeps its time.
+        if gate.probe_at().is_none_or(|due| due <= now) {
+            gate.shut(failure, &parts.policy, now);
+        }
     }
 
     /// Looks at all pages again, and answers the hints that hooks left.
@@ -251,7 +313,8 @@ impl Run<'_> {
         let mut any = false;
         for name in StoreName::ALL {
             let gate = self.gates.get_mut(&name);
-            if gate.as_ref().is_some_and(|gate| gate.probe_at().is_some()) {
+            let lack = self.lacks.get(&name).and_then(Gate::probe_at);
+            if lack.is_some() || gate.as_ref().is_some_and(|gate| gate.probe_at().is_some()) {
                 continue;
             }
             any |= parts.outbox.release(Some(name), now)? > 0;

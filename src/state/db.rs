@@ -25,6 +25,7 @@ const WIKI: Kind = Kind {
         include_str!("schema/001_state.sql"),
         include_str!("schema/001_graph.sql"),
         include_str!("schema/001_alerts.sql"),
+        include_str!("schema/001_embeddings.sql"),
     )],
     without: "the next drain rebuilds it from the files",
 };

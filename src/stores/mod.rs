@@ -5,6 +5,7 @@ pub mod graph;
 pub mod vectors;
 
 use crate::model::{Change, Failure, Page, PagePath, StoreName};
+use crate::state::Stop;
 
 pub use crate::model::Identity;
 
@@ -140,6 +141,24 @@ pub trait Store {
     /// Lets go of it in any case. Called before waiting for the checkout's lock: the lock's order is checkout first,
     /// then shard.
     fn rest(&mut self) {}
+
+    /// Says what the store is without for now although it takes pages (vectors: the provider of dense ones). The pages that
+    /// need it have a failure as their outcome.
+    fn lack(&self) -> Option<Failure> {
+        None
+    }
+
+    /// Asks whether what the store was without is there again.
+    ///
+    /// # Errors
+    /// When it is not.
+    fn probe_lack(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Remembers what is set when everything is to stop: a long [`Store::apply`] then leaves what it has not begun, as
+    /// `Busy`.
+    fn heed(&mut self, _stop: &Stop) {}
 
     /// Lets go of it for longer, and makes the next use quick first, where that is worth it. Called when nothing has
     /// been done for a while.

@@ -185,6 +185,18 @@ impl Store for Faulty {
         self.inner.rest();
     }
 
+    fn lack(&self) -> Option<Failure> {
+        self.inner.lack()
+    }
+
+    fn probe_lack(&mut self) -> Result<(), Failure> {
+        self.inner.probe_lack()
+    }
+
+    fn heed(&mut self, stop: &crate::state::Stop) {
+        self.inner.heed(stop);
+    }
+
     fn tally(&self) -> Tally {
         self.inner.tally()
     }

@@ -47,7 +47,8 @@ fn parts(root: &Path, graph: &Plan, plan: &Plan) -> Parts {
     let state = StateDir::of(root);
     state.create().unwrap();
     let db = open_db(&state.database()).unwrap();
-    let vectors = VectorStore::open(VectorSettings::embedded("wiki", "repo"), &state).unwrap();
+    let vectors =
+        VectorStore::open(VectorSettings::embedded("wiki", "repo"), &state, None).unwrap();
     let git = GitStore::open(root, &state, GitSettings::default()).unwrap();
     let stores: Vec<Box<dyn Store>> = vec![
         Box::new(Faulty::around(

@@ -7,13 +7,17 @@ use std::path::{Path, PathBuf};
 /// Each part of the program with what it may import from the others. `cli` and `testing` may import anything.
 const MAY: &[(&str, &[&str])] = &[
     ("model", &[]),
-    ("embed", &[]),
+    ("http", &["model"]),
     ("hooks", &[]),
     ("wiki", &["model"]),
     ("state", &["model", "wiki"]),
     ("outbox", &["model", "state"]),
+    ("embed", &["model", "http", "state"]),
     ("stores", &["model", "state", "embed"]),
-    ("engine", &["model", "wiki", "state", "outbox", "stores"]),
+    (
+        "engine",
+        &["model", "http", "wiki", "state", "outbox", "stores"],
+    ),
     (
         "query",
         &[
@@ -21,7 +25,7 @@ const MAY: &[(&str, &[&str])] = &[
         ],
     ),
     // Settings are made of each part's own.
-    ("config", &["model", "wiki", "engine", "stores"]),
+    ("config", &["model", "wiki", "embed", "engine", "stores"]),
 ];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -12,6 +12,7 @@ mod hooks;
 mod init;
 mod mv;
 mod put;
+mod rebuild;
 pub(super) mod search;
 mod status;
 mod verify;
@@ -32,6 +33,7 @@ pub(crate) enum Command {
     Status(status::StatusArgs),
     Search(search::SearchArgs),
     Verify(verify::VerifyArgs),
+    Rebuild(rebuild::RebuildArgs),
     Mv(mv::MvArgs),
     /// Ask the graph who links to whom
     #[command(subcommand)]
@@ -59,6 +61,7 @@ impl Command {
             Self::Status(args) => status::run(&args, cx),
             Self::Search(args) => search::run(&args, cx),
             Self::Verify(args) => verify::run(&args, cx),
+            Self::Rebuild(args) => rebuild::run(&args, cx),
             Self::Mv(args) => mv::run(&args, cx),
             Self::Graph(command) => graph::run(&command, cx),
             Self::Dlq(command) => dlq::run(command, cx),

@@ -1,7 +1,5 @@
 //! `wiki-sync search`
 
-use std::collections::HashMap;
-
 use serde::Serialize;
 
 use crate::cli::Context;
@@ -10,12 +8,13 @@ use crate::cli::exit::Exit;
 use crate::cli::open::{self, Workspace};
 use crate::cli::out::{Style, clean, count};
 use crate::model::{Failure, PagePath, StoreName};
+use crate::stores::vectors::{self, Channel, Only};
 use crate::wiki::{Reading, Wiki};
 
 /// Characters of a hit's text that are shown.
 const SNIPPET: usize = 200;
 
-/// Find pages by words
+/// Find pages by words, and by meaning where an embedding provider is set
 #[derive(Debug, clap::Args)]
 pub(crate) struct SearchArgs {
     /// What to look for
@@ -24,21 +23,36 @@ pub(crate) struct SearchArgs {
     /// Show at most this many pages
     #[arg(short = 'n', long, value_name = "N", default_value = "10")]
     limit: usize,
+    /// Only pages whose path, as it is shown, begins so
+    #[arg(long, value_name = "PREFIX")]
+    path_prefix: Option<String>,
+    /// Only pages with this tag
+    #[arg(long, value_name = "TAG")]
+    tag: Option<String>,
+    /// Only pages with this label `repo`
+    #[arg(long, value_name = "REPO")]
+    repo: Option<String>,
+    /// Only pages with this label `lang`
+    #[arg(long, value_name = "LANG")]
+    lang: Option<String>,
 }
 
-/// What the vectors store found.
+/// What is asked of the vectors store.
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) query: &'a str,
+    pub(crate) limit: usize,
+    pub(crate) only: Only,
+}
+
+/// What it found.
 #[derive(Debug)]
 pub(crate) struct Found {
-    pub(crate) path: String,
-    pub(crate) title: String,
-    /// Headings above the section, outermost first.
-    pub(crate) trail: Vec<String>,
-    pub(crate) score: f32,
-    /// The section's text.
-    pub(crate) text: String,
-    /// The SHA of the page that was indexed, in hex.
-    pub(crate) page_sha: String,
-    pub(crate) point_id: String,
+    pub(crate) hits: Vec<vectors::Hit>,
+    /// What was searched.
+    pub(crate) channels: Vec<Channel>,
+    /// Why it was not searched by meaning although a provider is set.
+    pub(crate) no_meaning: Option<Failure>,
 }
 
 /// A hit as it is told.
@@ -54,6 +68,8 @@ pub(super) struct Hit {
     /// The page is gone.
     deleted: bool,
     point_id: String,
+    /// What was searched: `words`, `meaning`.
+    channels: Vec<&'static str>,
 }
 
 pub(super) fn run(args: &SearchArgs, cx: &mut Context) -> Result<Exit, CommandError> {
@@ -62,7 +78,26 @@ pub(super) fn run(args: &SearchArgs, cx: &mut Context) -> Result<Exit, CommandEr
     if query.trim().is_empty() {
         return Err(CommandError::new("the query is empty").exit(Exit::Usage));
     }
-    let hits = hits(&ws, &query, args.limit)?;
+    let asked = Asked {
+        query: &query,
+        limit: args.limit,
+        only: Only {
+            prefix: args.path_prefix.clone(),
+            tag: args.tag.clone(),
+            repo: args.repo.clone(),
+            lang: args.lang.clone(),
+        },
+    };
+    let found = open::search(&ws, &asked)?;
+    if let Some(why) = &found.no_meaning {
+        let way_out = why.hint.as_deref().map(|hint| format!("; {hint}"));
+        cx.out.note(format_args!(
+            "searched by words alone: {}{}",
+            why.reason,
+            way_out.unwrap_or_default()
+        ));
+    }
+    let hits = told(&ws, &query, found);
     if let Some(lack) = ws.lack(StoreName::Vectors)? {
         cx.out.note(lack);
     }
@@ -96,33 +131,40 @@ pub(super) fn run(args: &SearchArgs, cx: &mut Context) -> Result<Exit, CommandEr
     if hits.is_empty() {
         cx.out.say("nothing found");
     } else {
-        cx.out.say(count(hits.len() as u64, "page"));
+        let pages = count(hits.len() as u64, "page");
+        let by = hits[0].channels.join(" and ");
+        cx.out.say(format_args!("{pages}, by {by}"));
     }
     Ok(Exit::Ok)
 }
 
 /// Returns the hits, best first, each compared with the page as it is on disk now.
 pub(super) fn hits(ws: &Workspace, query: &str, limit: usize) -> Result<Vec<Hit>, Failure> {
-    let mut now = HashMap::new();
-    let found = open::search(ws, query, limit)?;
-    Ok(found
-        .into_iter()
-        .map(|found| {
-            let now = now
-                .entry(found.path.clone())
-                .or_insert_with(|| sha_now(&ws.wiki, &found.path));
-            Hit {
-                stale: now.as_ref() != Some(&found.page_sha),
-                deleted: now.is_none(),
-                heading: found.trail.join(" > "),
-                snippet: snippet(&found.text, query, SNIPPET),
-                path: found.path,
-                title: found.title,
-                score: found.score,
-                point_id: found.point_id,
-            }
-        })
-        .collect())
+    let asked = Asked {
+        query,
+        limit,
+        only: Only::default(),
+    };
+    Ok(told(ws, query, open::search(ws, &asked)?))
+}
+
+fn told(ws: &Workspace, query: &str, found: Found) -> Vec<Hit> {
+    let channels: Vec<_> = found.channels.iter().map(|one| one.as_str()).collect();
+    let told = |hit: vectors::Hit| {
+        let now = sha_now(&ws.wiki, &hit.path);
+        Hit {
+            stale: now.as_ref() != Some(&hit.page_sha),
+            deleted: now.is_none(),
+            heading: hit.heading.join(" > "),
+            snippet: snippet(&hit.text, query, SNIPPET),
+            path: hit.path,
+            title: hit.title,
+            score: hit.score,
+            point_id: hit.point_id,
+            channels: channels.clone(),
+        }
+    };
+    found.hits.into_iter().map(told).collect()
 }
 
 /// Returns the SHA of the page as it is now; empty when it cannot be read, `None` when it is gone.

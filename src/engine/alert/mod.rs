@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 pub use settings::{
-    AlertSettings, Channel, DeliveryPolicy, Secret, TOKEN_VARIABLE, VARIABLES, check_base_url,
+    AlertSettings, Channel, DeliveryPolicy, TOKEN_VARIABLE, VARIABLES, check_base_url,
     check_webhook_url,
 };
 pub use text::Message;

@@ -8,25 +8,20 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
+use ureq::Agent;
 use ureq::http::Uri;
-use ureq::{Agent, Proxy};
 
-use super::settings::{
-    Channel, KIND_VARIABLE, Secret, TITLE_VARIABLE, TOKEN_VARIABLE, is_loopback,
-};
+use super::settings::{Channel, KIND_VARIABLE, TITLE_VARIABLE, TOKEN_VARIABLE, telegram_url};
 use super::text::Message;
-use crate::model::Timestamp;
+use crate::http;
+use crate::model::{Secret, Timestamp};
 
-/// How long a connection may take to come about.
-const CONNECT: Duration = Duration::from_secs(5);
 /// How long a request, or a command, may take as a whole.
 const WHOLE: Duration = Duration::from_secs(10);
 /// How often a running command is looked at.
 const POLL: Duration = Duration::from_millis(20);
 /// The most bytes of an answer that are read.
 const LONGEST_ANSWER: u64 = 64 << 10;
-/// The most characters of a server's own words that are kept.
-const LONGEST_WORDS: usize = 200;
 
 /// Why a message was not delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,7 +103,7 @@ impl Sender {
                     // Else `a.md` is taken for a link into the domain of Moldova, and shown with a picture of it.
                     "link_preview_options": {"is_disabled": true},
                 });
-                self.post(&token.telegram_url(&base_url), &body, &token)
+                self.post(&telegram_url(&base_url, &token), &body, &token)
             }
             Channel::Webhook { url } => {
                 let body = json!({
@@ -140,13 +135,13 @@ impl Sender {
     fn post(&mut self, url: &str, body: &Value, secret: &Secret) -> Result<(), Undelivered> {
         let uri: Uri = url.parse().map_err(|_| Undelivered::new("not a URL"))?;
         let whole = self.whole;
-        let agent = self.agent.get_or_insert_with(|| agent(&uri, whole));
+        let agent = self.agent.get_or_insert_with(|| http::agent(&uri, whole));
         let host = uri.host().unwrap_or_default().to_owned();
         let sent = agent
             .post(uri)
             .header("content-type", "application/json")
             .send(body.to_string());
-        let mut answer = sent.map_err(|e| Undelivered::new(explain(&e, &host, whole)))?;
+        let mut answer = sent.map_err(|e| Undelivered::new(http::explain(&e, &host, whole)))?;
         let status = answer.status();
         if status.is_success() {
             return Ok(());
@@ -165,14 +160,7 @@ impl Sender {
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
             .unwrap_or_default();
         let words = match told["description"].as_str() {
-            Some(words) => {
-                let words: String = words
-                    .chars()
-                    .filter(|c| !c.is_control())
-                    .take(LONGEST_WORDS)
-                    .collect();
-                format!(": {}", secret.hide(&words))
-            }
+            Some(words) => format!(": {}", http::told(words, Some(secret))),
             None => String::new(),
         };
         let seconds = told["parameters"]["retry_after"].as_u64().or(header);
@@ -248,44 +236,6 @@ impl Sender {
             }
             std::thread::sleep(POLL);
         }
-    }
-}
-
-/// Makes a client for one host. A proxy from the environment is used for https alone, where it sees neither token
-/// nor text.
-fn agent(uri: &Uri, whole: Duration) -> Agent {
-    let is_tunnel = uri.scheme_str() == Some("https") && !is_loopback(uri);
-    let proxy = is_tunnel.then(Proxy::try_from_env).flatten();
-    Agent::config_builder()
-        .proxy(proxy)
-        .timeout_connect(Some(CONNECT.min(whole)))
-        .timeout_global(Some(whole))
-        .max_redirects(0)
-        .http_status_as_error(false)
-        .user_agent(concat!("wiki-sync/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .into()
-}
-
-/// Says what went wrong in words of ours: the library's may hold the URL, and so the token.
-fn explain(error: &ureq::Error, host: &str, whole: Duration) -> String {
-    use ureq::Error as E;
-    match error {
-        E::Timeout(_) => format!("{host} did not answer within {} s", whole.as_secs_f32()),
-        E::HostNotFound => format!("host {host} is not known"),
-        E::Io(e) => match e.kind() {
-            std::io::ErrorKind::ConnectionRefused => format!("{host} refused the connection"),
-            kind => format!("connection to {host} failed: {kind}"),
-        },
-        E::ConnectionFailed => format!("cannot connect to {host}"),
-        E::Tls(_) | E::Rustls(_) | E::Pem(_) | E::TlsRequired => {
-            format!("no secure connection to {host}: its certificate or protocol is not accepted")
-        }
-        E::InvalidProxyUrl | E::ConnectProxyFailed(_) => {
-            "the proxy named in the environment does not let it through".into()
-        }
-        // A bad answer, whatever it was.
-        _ => format!("{host} gave no proper answer"),
     }
 }
 

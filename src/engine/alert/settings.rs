@@ -1,12 +1,10 @@
 //! Which channels there are, from settings and the secret token.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ureq::http::Uri;
-
-use crate::model::{Failure, FailureKind};
+use crate::http;
+use crate::model::{Failure, FailureKind, Secret};
 
 /// The environment variable that holds the Telegram bot's token.
 pub const TOKEN_VARIABLE: &str = "WIKI_SYNC_ALERT_TELEGRAM_TOKEN";
@@ -41,29 +39,6 @@ impl Default for AlertSettings {
             token_file: String::new(),
             webhook_url: String::new(),
         }
-    }
-}
-
-/// A text that is never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Takes a text, without white space around it.
-    #[must_use]
-    pub fn new(text: &str) -> Self {
-        Self(text.trim().into())
-    }
-
-    /// Returns a text with every appearance of the secret hidden.
-    pub(super) fn hide(&self, text: &str) -> String {
-        text.replace(&self.0, "***")
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
     }
 }
 
@@ -105,18 +80,13 @@ impl Channel {
     }
 }
 
-impl Secret {
-    pub(super) fn telegram_url(&self, base_url: &str) -> String {
-        format!(
-            "{}/bot{}/sendMessage",
-            base_url.trim_end_matches('/'),
-            self.0
-        )
-    }
-
-    pub(super) fn reveal(&self) -> &str {
-        &self.0
-    }
+/// Returns the Bot API's address of a bot for sending messages: it holds the token.
+pub(super) fn telegram_url(base_url: &str, token: &Secret) -> String {
+    format!(
+        "{}/bot{}/sendMessage",
+        base_url.trim_end_matches('/'),
+        token.reveal()
+    )
 }
 
 impl AlertSettings {
@@ -168,7 +138,7 @@ impl AlertSettings {
         };
         // It becomes part of a URL, and must not lead elsewhere.
         let is_token = |c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '_' | '-');
-        if token.0.is_empty() || !token.0.chars().all(is_token) {
+        if token.reveal().is_empty() || !token.reveal().chars().all(is_token) {
             return Err(wrong("the Telegram token is none").hint(
                 "a token is letters, digits, `_`, `-` and one `:`, as the BotFather gave it",
             ));
@@ -186,13 +156,10 @@ impl AlertSettings {
 /// # Errors
 /// When it is not https, and not http to this machine.
 pub fn check_base_url(url: &str) -> Result<(), String> {
-    let uri = parse(url)?;
-    match uri.scheme_str() {
-        Some("http") if !is_loopback(&uri) => {
-            Err("http would send the token in clear text; use https".into())
-        }
-        Some(_) | None => Ok(()),
+    if http::is_clear(&http::parse(url)?) {
+        return Err("http would send the token in clear text; use https".into());
     }
+    Ok(())
 }
 
 /// Says what is wrong with the webhook's URL, without showing it. Empty is none.
@@ -203,27 +170,7 @@ pub fn check_webhook_url(url: &str) -> Result<(), String> {
     if url.is_empty() {
         return Ok(());
     }
-    parse(url).map(drop)
-}
-
-fn parse(url: &str) -> Result<Uri, String> {
-    let uri: Uri = url.parse().map_err(|_| "not a URL")?;
-    let known = matches!(uri.scheme_str(), Some("http" | "https"));
-    if known && uri.host().is_some_and(|host| !host.is_empty()) {
-        Ok(uri)
-    } else {
-        Err("not a URL that begins with https:// or http://".into())
-    }
-}
-
-/// Whether a URL leads to this machine.
-pub(super) fn is_loopback(uri: &Uri) -> bool {
-    let host = uri.host().unwrap_or_default();
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    host.eq_ignore_ascii_case("localhost")
-        || host
-            .parse()
-            .is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+    http::parse(url).map(drop)
 }
 
 /// When an alert that could not be delivered is tried again.

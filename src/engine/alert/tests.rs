@@ -9,7 +9,7 @@ use std::thread;
 use serde_json::Value;
 
 use super::*;
-use crate::model::PagePath;
+use crate::model::{PagePath, Secret};
 use crate::outbox::Death;
 
 const START: Timestamp = Timestamp(1_700_000_000_000);

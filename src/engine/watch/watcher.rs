@@ -89,6 +89,9 @@ impl<'a> Watcher<'a> {
         listener: &mut dyn Listener,
     ) -> Result<Self, Failure> {
         let heart = Heart::start(&parts.state, options.enqueue_only)?;
+        for store in &mut parts.stores {
+            store.heed(&options.drain.stop);
+        }
         let settings = &options.settings;
         let git = Git::of(parts.wiki.root());
         let now = Instant::now();

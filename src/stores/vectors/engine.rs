@@ -3,8 +3,30 @@
 use uuid::Uuid;
 
 use super::point::{Meta, Point};
+use super::shape::{Dense, Only};
 use crate::embed::Sparse;
 use crate::model::Failure;
+
+/// A point that the engine does not take as it is, and why. Its page fails alone.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Unfit {
+    pub(super) id: Uuid,
+    pub(super) why: Failure,
+}
+
+/// What is looked for. With both vectors the engine ranks by each and fuses the two by reciprocal rank.
+#[derive(Debug, Clone)]
+pub(super) struct Ask<'a> {
+    pub(super) wiki: &'a str,
+    /// Not empty, if there.
+    pub(super) words: Option<&'a Sparse>,
+    /// Of the shape's dimension, if there.
+    pub(super) meaning: Option<&'a [f32]>,
+    /// How much the ranks by words and by meaning count.
+    pub(super) weights: [f32; 2],
+    pub(super) only: &'a Only,
+    pub(super) limit: usize,
+}
 
 /// An engine that holds points: Qdrant Edge in this process, or a Qdrant server.
 ///
@@ -14,10 +36,16 @@ pub(super) trait Engine: Send {
     /// Makes the engine ready for use, with an empty store where none is and `create` says so. Returns
     /// whether there is a store.
     ///
+    /// A store that cannot take points of the [`Shape`](super::Shape) that the engine was opened with is refused, also an
+    /// empty one: with what is there, what is wanted and the way out. Dense vectors are added to one that has none.
+    ///
     /// # Errors
-    /// `Busy` when another process has it and does not let go in time, `Refused` when it is damaged,
+    /// `Busy` when another process has it and does not let go in time, `Refused` when it is damaged or of another shape,
     /// `Down` otherwise. The same for all methods below.
     fn ready(&mut self, create: bool) -> Result<bool, Failure>;
+
+    /// Wants these dense vectors from the next [`Engine::ready`] on: their dimension was not known before.
+    fn want(&mut self, dense: Dense);
 
     /// Returns a wiki's meta as it was last noted, where the engine can tell without being opened and be sure that
     /// nothing was put in its place since; `None` where it cannot, and the meta point must be read.
@@ -47,19 +75,25 @@ pub(super) trait Engine: Send {
     /// Calls `each` with every point of a wiki, meta points left out.
     fn scroll(&mut self, wiki: &str, each: &mut dyn FnMut(Point)) -> Result<(), Failure>;
 
-    /// Puts the points in, each in the place of one with the same id.
-    fn upsert(&mut self, points: Vec<Point>) -> Result<(), Failure>;
+    /// Puts the points in, each in the place of one with the same id; returns those that it does not take. The old
+    /// dense vector may stay where a point has none: see [`Engine::forget_dense`].
+    fn upsert(&mut self, points: Vec<Point>) -> Result<Vec<Unfit>, Failure>;
+
+    /// Takes the dense vectors off these points.
+    fn forget_dense(&mut self, ids: &[Uuid]) -> Result<(), Failure>;
 
     /// Deletes the points of these pages of a wiki, those in `keep` excepted.
     fn delete_except(&mut self, wiki: &str, paths: &[&str], keep: &[Uuid]) -> Result<(), Failure>;
 
-    /// Returns a wiki's points that share a token with `query`, at most `limit`, best first.
-    fn query(
-        &mut self,
-        wiki: &str,
-        query: &Sparse,
-        limit: usize,
-    ) -> Result<Vec<(f32, Point)>, Failure>;
+    /// Says whether the store that was found ready has dense vectors of the shape: a reader may come before they are
+    /// added.
+    fn has_dense(&self) -> bool {
+        true
+    }
+
+    /// Returns points of a wiki, at most as many as asked for, best first: those that share a token with the words asked
+    /// for, and those whose dense vectors are the nearest.
+    fn query(&mut self, ask: &Ask<'_>) -> Result<Vec<(f32, Point)>, Failure>;
 
     /// Makes durable what was written.
     fn flush(&mut self) -> Result<(), Failure>;

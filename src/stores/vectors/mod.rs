@@ -5,39 +5,51 @@
 //! | `point.rs` | from a page to its points: ids, payload, digests |
 //! | `engine.rs` | what an engine must be able to do |
 //! | `edge/`, `turn.rs` | Qdrant Edge in this process, and whose turn it is with it |
+//! | `beside.rs` | building the embedded store anew beside the old one |
+//! | `server/` | a Qdrant server, over gRPC |
+//! | `meaning.rs` | points get their dense vectors, as far as the provider is there |
+//! | `shape.rs` | which dense vectors there are to be, and what a search is limited to |
 //! | `search.rs` | from a query to pages |
 //!
 //! A put writes the page's points first and deletes its other points after: killed between the two, the page
 //! is found twice, never not at all, and the next put takes away what is left over.
 
 // Without an engine nobody calls what all engines share.
-#![cfg_attr(not(feature = "edge"), allow(dead_code))]
+#![cfg_attr(not(any(feature = "edge", feature = "server")), allow(dead_code))]
 
+#[cfg(feature = "edge")]
+mod beside;
 #[cfg(feature = "edge")]
 mod edge;
 mod engine;
+mod meaning;
 mod point;
 mod search;
+#[cfg(feature = "server")]
+mod server;
+mod shape;
 #[cfg(all(test, feature = "edge"))]
 mod tests;
 #[cfg(feature = "edge")]
 mod turn;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::time::Duration;
 
 use uuid::Uuid;
 
-pub use self::search::Hit;
+pub use self::search::{Answer, Hit, Question};
+pub use self::shape::{Channel, Dense, Only, Shape};
 
 use self::engine::Engine;
+use self::meaning::Meaning;
 use self::point::{Digests, Meta, Owner, Point, SCHEMA, points_of};
 use super::{Applied, Holding, Identity, Outcome, Store, Tally};
-use crate::embed::{PASSAGE_VERSION, bm25};
+use crate::embed::{Embeddings, PASSAGE_VERSION, bm25};
 use crate::model::markdown::PARSER_VERSION;
-use crate::model::{Change, Failure, FailureKind, Page, StoreName};
-use crate::state::StateDir;
+use crate::model::{Change, Failure, FailureKind, Page, Secret, StoreName};
+use crate::state::{StateDir, Stop};
 
 /// The URL of the embedded engine.
 pub const EDGE_URL: &str = "edge:";
@@ -46,10 +58,38 @@ pub const EDGE_URL: &str = "edge:";
 const GATHER_POINTS: usize = 500;
 const GATHER_PAGES: usize = 256;
 
-/// Where the vectors are and whose they are.
+/// The constant of reciprocal rank fusion: a rank counts `1 / (k + rank)`. Qdrant's own, and the one we measured with.
+const RRF_K: usize = 2;
+
+/// The ways out where the dense vectors that are there are of no use: embedded, and on a server.
+const REBUILD_EDGE: &str = "`wiki-sync rebuild vectors` builds them anew beside these, which serve searches by words meanwhile; or set the embedding back";
+const REBUILD_SERVER: &str = "set vectors.collection to a name that is free, and the next drain rebuilds the vectors there and leaves the old ones alone; or set the embedding back";
+
+/// How a Qdrant server is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// The collection, or an alias of one. Several wikis may share it.
+    pub collection: String,
+    /// The server's API key.
+    pub api_key: Option<Secret>,
+    /// How long a call may take.
+    pub timeout: Duration,
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        Self {
+            collection: "wiki-sync".into(),
+            api_key: None,
+            timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Where the vectors are, whose they are, and what they carry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VectorSettings {
-    /// `edge:` for the embedded engine.
+    /// `edge:` for the embedded engine, `http://host:6334` or `https://…` for a server.
     pub url: String,
     /// The wiki's id: tells its points from those of other wikis in the same place. Never empty.
     pub wiki_id: String,
@@ -57,9 +97,22 @@ pub struct VectorSettings {
     pub repo_name: String,
     /// How long to wait for one's turn with the embedded engine.
     pub wait: Duration,
+    /// What the points carry beside their words.
+    pub shape: Shape,
+    /// What names this checkout among all that write to the same server, also when its state is lost; no two have the
+    /// same.
+    pub belongs: String,
+    /// How a server is used.
+    pub server: ServerSettings,
 }
 
 impl VectorSettings {
+    /// Says whether others write to the same place: it is a server.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.url != EDGE_URL
+    }
+
     /// Makes the settings of the embedded engine, with half a minute of patience.
     #[must_use]
     pub fn embedded(wiki_id: impl Into<String>, repo_name: impl Into<String>) -> Self {
@@ -68,14 +121,26 @@ impl VectorSettings {
             wiki_id: wiki_id.into(),
             repo_name: repo_name.into(),
             wait: Duration::from_secs(30),
+            shape: Shape::default(),
+            belongs: String::new(),
+            server: ServerSettings::default(),
         }
     }
 }
+
+/// From how many texts on the engine is let go of while they are embedded: others may want it meanwhile.
+const MANY: usize = 64;
 
 /// The vectors of one wiki.
 pub struct VectorStore {
     settings: VectorSettings,
     fingerprint: String,
+    /// The fingerprint of points that lack their dense vector for now.
+    lesser: String,
+    /// The fingerprint of the model that makes dense vectors, also while it is not known how many numbers they have.
+    model: Option<String>,
+    /// What makes them.
+    meaning: Option<Meaning>,
     engine: Box<dyn Engine>,
 }
 
@@ -88,28 +153,24 @@ impl fmt::Debug for VectorStore {
     }
 }
 
-/// Returns the id of the wiki whose points are in this checkout's embedded store, if there is one: what to
-/// go on with when the rest of the state was lost. Of several the one with the highest epoch.
-///
-/// `None` for an engine that is shared with others, as nothing says which of them is ours.
+/// Returns the id of the wiki whose points are there, if there is one: what to go on with when the rest of the state was
+/// lost. On a server it is the wiki that belongs to this checkout; an embedded store belongs to nobody else. Of several
+/// the one with the highest epoch.
 ///
 /// # Errors
 /// `Busy`, `Refused` and `Down` as with every use of the store.
 pub fn adopted_wiki_id(
-    url: &str,
+    settings: &VectorSettings,
     state: &StateDir,
-    wait: Duration,
 ) -> Result<Option<String>, Failure> {
-    if url != EDGE_URL {
-        return Ok(None);
-    }
-    let mut engine = open_engine(url, state, wait)?;
+    let mut engine = open_engine(settings, state)?;
     if !engine.ready(false)? {
         return Ok(None);
     }
     let mut last: Option<Meta> = None;
     engine.metas(&mut |point| {
         if let Some(meta) = Meta::from_point(&point)
+            && (!settings.is_shared() || meta.belongs == settings.belongs)
             && last.as_ref().is_none_or(|last| meta.epoch > last.epoch)
         {
             last = Some(meta);
@@ -118,46 +179,160 @@ pub fn adopted_wiki_id(
     Ok(last.map(|meta| meta.wiki))
 }
 
-fn open_engine(url: &str, state: &StateDir, wait: Duration) -> Result<Box<dyn Engine>, Failure> {
+/// Dense vectors as they were found.
+struct Found {
+    dimension: usize,
+    distance: String,
+}
+
+/// Returns the refusal of a collection whose dense vectors are not those that are wanted.
+fn unfit_shape(place: &str, found: &Found, wanted: &Dense, way_out: &str) -> Failure {
+    let Found {
+        dimension,
+        distance,
+    } = found;
+    Failure::new(
+        FailureKind::Refused,
+        format!(
+            "{place} have {dimension} dimensions ({distance}), and the model {} makes vectors of {} (Dot or Cosine)",
+            wanted.model, wanted.dimension
+        ),
+    )
+    .hint(way_out)
+}
+
+#[cfg(not(all(feature = "edge", feature = "server")))]
+fn not_built(what: &str, feature: &str) -> Failure {
+    Failure::new(
+        FailureKind::Refused,
+        format!("this wiki-sync was built without {what}"),
+    )
+    .hint(format!("build it with the feature {feature:?}"))
+}
+
+fn open_engine(settings: &VectorSettings, state: &StateDir) -> Result<Box<dyn Engine>, Failure> {
+    let VectorSettings { url, .. } = settings;
     if url == EDGE_URL {
         #[cfg(feature = "edge")]
-        return Ok(Box::new(edge::Edge::new(state, wait)));
+        return Ok(Box::new(edge::Edge::new(
+            state,
+            settings.wait,
+            settings.shape.clone(),
+        )));
         #[cfg(not(feature = "edge"))]
-        {
-            let _ = (state, wait);
-            return Err(Failure::new(
-                FailureKind::Refused,
-                "this wiki-sync was built without its embedded vector engine",
-            )
-            .hint("build it with the feature \"edge\""));
-        }
+        return Err(not_built("its embedded vector engine", "edge"));
     }
+    if url.starts_with("http://") || url.starts_with("https://") {
+        #[cfg(feature = "server")]
+        return Ok(Box::new(server::Server::new(
+            url,
+            &settings.server,
+            settings.shape.clone(),
+        )?));
+        #[cfg(not(feature = "server"))]
+        return Err(not_built("the client of a Qdrant server", "server"));
+    }
+    let _ = state;
     Err(Failure::new(
         FailureKind::Refused,
         format!("vectors.url {url:?} names no vector engine"),
     )
-    .hint("set vectors.url to \"edge:\""))
+    .hint("set vectors.url to \"edge:\", or to a Qdrant server's gRPC port: \"http://host:6334\""))
+}
+
+/// Takes the shape that the provider's vectors have, as far as it is known.
+fn take_shape(settings: &mut VectorSettings, embeddings: Option<&Embeddings>) {
+    if let Some(embeddings) = embeddings {
+        settings.shape.dense = embeddings.dimension().map(|dimension| Dense {
+            dimension,
+            model: embeddings.fingerprint(),
+        });
+    }
+}
+
+/// Opens a store beside the one that is in use, to be put in its place with [`put_in_place`] once it is whole. What an
+/// earlier attempt built is gone on with.
+///
+/// # Errors
+/// `Refused` for a server; when the provider cannot be used; as every use of the store.
+pub fn open_beside(
+    settings: VectorSettings,
+    state: &StateDir,
+    embeddings: Option<Embeddings>,
+) -> Result<VectorStore, Failure> {
+    if settings.is_shared() {
+        return Err(Failure::new(
+            FailureKind::Refused,
+            "only embedded vectors are built beside the old ones",
+        )
+        .hint(REBUILD_SERVER));
+    }
+    #[cfg(feature = "edge")]
+    return beside::open(settings, state, embeddings);
+    #[cfg(not(feature = "edge"))]
+    {
+        let _ = (state, embeddings);
+        Err(not_built("its embedded vector engine", "edge"))
+    }
+}
+
+/// Puts what was built beside in the place of what is in use, which is removed then. `wait`: how long to wait for whoever
+/// uses that.
+///
+/// # Errors
+/// `Busy` when that is not in time, `Down` when the disk refuses.
+pub fn put_in_place(state: &StateDir, wait: Duration) -> Result<(), Failure> {
+    #[cfg(feature = "edge")]
+    return beside::put_in_place(state, wait);
+    #[cfg(not(feature = "edge"))]
+    {
+        let _ = (state, wait);
+        Err(not_built("its embedded vector engine", "edge"))
+    }
 }
 
 impl VectorStore {
-    /// Opens the vectors of a wiki. Touches nothing yet: the engine is opened when it is first needed.
+    /// Opens the vectors of a wiki. Touches nothing yet: the engine is opened when it is first needed. With `embeddings`
+    /// the points get dense vectors; the shape's are then those.
     ///
     /// # Errors
     /// `Refused` when the URL names no engine that this build has.
-    pub fn open(settings: VectorSettings, state: &StateDir) -> Result<Self, Failure> {
-        let engine = open_engine(&settings.url, state, settings.wait)?;
-        Ok(Self::over(engine, settings))
+    pub fn open(
+        mut settings: VectorSettings,
+        state: &StateDir,
+        embeddings: Option<Embeddings>,
+    ) -> Result<Self, Failure> {
+        take_shape(&mut settings, embeddings.as_ref());
+        let engine = open_engine(&settings, state)?;
+        Ok(Self::over(engine, settings, embeddings))
     }
 
-    fn over(engine: Box<dyn Engine>, settings: VectorSettings) -> Self {
-        let fingerprint = format!(
+    fn over(
+        engine: Box<dyn Engine>,
+        settings: VectorSettings,
+        embeddings: Option<Embeddings>,
+    ) -> Self {
+        let lesser = format!(
             "parser {PARSER_VERSION}, passage {PASSAGE_VERSION}, bm25 {}, schema {SCHEMA}, repo {}",
             bm25::VERSION,
             settings.repo_name
         );
+        let shaped = settings.shape.dense.as_ref().map(|dense| &dense.model);
+        let model = embeddings
+            .as_ref()
+            .map(Embeddings::fingerprint)
+            .or_else(|| shaped.cloned());
+        let mut fingerprint = lesser.clone();
+        if let Some(model) = &model {
+            fingerprint.push_str(", dense ");
+            fingerprint.push_str(model);
+        }
         Self {
             settings,
             fingerprint,
+            lesser,
+            model,
+            meaning: embeddings.map(Meaning::new),
             engine,
         }
     }
@@ -180,71 +355,241 @@ impl VectorStore {
     /// Returns the meta point, made anew where there is none; ready for writing.
     fn meta_or_new(&mut self) -> Result<Meta, Failure> {
         self.engine.ready(true)?;
-        if let Some(meta) = self.meta()? {
+        if let Some(found) = self.meta()? {
+            self.check(&found)?;
+            // Before any point is written: of which model they are must not be learned too late; and by whom it belongs
+            // to, a checkout that was moved is found if its state is lost.
+            let meta = self.ours(found.clone());
+            if meta != found {
+                self.write_meta(&meta)?;
+            }
             self.engine.note(&meta)?;
             return Ok(meta);
         }
-        self.new_meta()
+        self.new_meta(None)
     }
 
     /// Makes a meta point with a new id; durable on return.
-    fn new_meta(&mut self) -> Result<Meta, Failure> {
-        let meta = Meta {
-            wiki: self.settings.wiki_id.clone(),
+    fn new_meta(&mut self, before: Option<Meta>) -> Result<Meta, Failure> {
+        let meta = self.ours(Meta {
             id: Uuid::new_v4().to_string(),
             epoch: 0,
-        };
-        self.engine.upsert(vec![meta.to_point(&self.fingerprint)])?;
-        self.engine.flush()?;
+            ..before.unwrap_or_default()
+        });
+        self.write_meta(&meta)?;
         self.engine.note(&meta)?;
         Ok(meta)
     }
 
-    /// Makes some of the changes and returns for each whether anything had to be done.
-    fn write(&mut self, gathered: Vec<Gathered<'_>>) -> Result<Vec<bool>, Failure> {
+    /// Returns the meta as it must stand before we write: it belongs to us, and names our model.
+    fn ours(&self, meta: Meta) -> Meta {
+        let dense = self.settings.shape.dense.as_ref();
+        Meta {
+            wiki: self.settings.wiki_id.clone(),
+            belongs: self.settings.belongs.clone(),
+            schema: SCHEMA,
+            model: dense.map(|dense| dense.model.clone()).or(meta.model),
+            ..meta
+        }
+    }
+
+    /// Writes the meta point; durable on return.
+    fn write_meta(&mut self, meta: &Meta) -> Result<(), Failure> {
+        let unfit = self.engine.upsert(vec![meta.to_point(&self.fingerprint)])?;
+        if let Some(unfit) = unfit.into_iter().next() {
+            return Err(Failure {
+                kind: FailureKind::Refused,
+                ..unfit.why
+            });
+        }
+        self.engine.flush()
+    }
+
+    /// Wants dense vectors of the provider's dimension once that is known; the engine is to be made ready again then.
+    fn learn(&mut self) -> bool {
+        let Some(meaning) = &self.meaning else {
+            return false;
+        };
+        let Some(dimension) = meaning.embeddings.dimension() else {
+            return false;
+        };
+        if self.settings.shape.dense.is_some() {
+            return false;
+        }
+        let dense = Dense {
+            dimension,
+            model: meaning.embeddings.fingerprint(),
+        };
+        self.settings.shape.dense = Some(dense.clone());
+        self.engine.want(dense);
+        true
+    }
+
+    /// Refuses points that we cannot go on with: another model's, or a newer program's.
+    fn check(&self, meta: &Meta) -> Result<(), Failure> {
+        let refused =
+            |reason, hint: &str| Err(Failure::new(FailureKind::Refused, reason).hint(hint));
+        if meta.schema > SCHEMA {
+            let reason = format!(
+                "the vectors were written by a newer wiki-sync (layout {}, and this one knows {SCHEMA})",
+                meta.schema
+            );
+            return refused(reason, "use the newer one");
+        }
+        match (&self.model, &meta.model) {
+            (Some(wanted), Some(there)) if wanted != there => {
+                let reason = format!(
+                    "the vectors were made by the model {there}, and the settings name {wanted}: they cannot be compared"
+                );
+                let way_out = if self.settings.is_shared() {
+                    REBUILD_SERVER
+                } else {
+                    REBUILD_EDGE
+                };
+                refused(reason, way_out)
+            }
+            (Some(_) | None, _) => Ok(()),
+        }
+    }
+
+    /// Makes some of the changes and returns what became of each.
+    fn write(&mut self, mut gathered: Vec<Gathered<'_>>) -> Result<Vec<Outcome>, Failure> {
         let wiki = self.settings.wiki_id.clone();
         let paths: Vec<&str> = gathered.iter().map(|one| one.path).collect();
-        let mut held = HashMap::<String, (Digests, Vec<Uuid>)>::new();
+        let mut held = HashMap::<String, Held>::new();
         self.engine.of_pages(&wiki, &paths, &mut |point| {
-            let (digests, ids) = held.entry(point.text("path").to_owned()).or_default();
-            digests.push(&point);
-            ids.push(point.id);
+            let held = held.entry(point.text("path").to_owned()).or_default();
+            held.digests.push(&point);
+            held.ids.push((point.id, point.dense.is_some()));
         })?;
-        let mut changed = Vec::with_capacity(gathered.len());
+        // What is whole is told before anything is asked of a provider.
+        for one in &mut gathered {
+            let held = held.entry(one.path.to_owned()).or_default();
+            one.is_owed = held.digests.digest() != self.digest(&one.points);
+        }
+        let lacks = self.give_meaning(&mut gathered)?;
+        let mut outcomes = Vec::with_capacity(gathered.len());
         let mut upserts = Vec::new();
-        let mut leftover_paths = Vec::new();
-        let mut keep = Vec::new();
-        for Gathered { path, points } in gathered {
-            let (digests, ids) = held.remove(path).unwrap_or_default();
-            let same = digests.digest() == Digests::of(&points).digest();
-            changed.push(!same);
-            if same {
+        let mut page_of = HashMap::new();
+        let mut leftovers = Vec::new();
+        let mut meaningless = Vec::new();
+        for (at, one) in gathered.into_iter().enumerate() {
+            let held = held.remove(one.path).unwrap_or_default();
+            let changed = one.is_owed && held.digests.digest() != Digests::of(&one.points).digest();
+            outcomes.push(Ok(Applied {
+                changed,
+                mark: None,
+            }));
+            if !changed {
                 continue;
             }
-            let stays = |id: &Uuid| points.iter().any(|point| point.id == *id);
-            if !ids.iter().all(stays) {
-                leftover_paths.push(path);
-                keep.extend(points.iter().map(|point| point.id));
+            let points = one.points;
+            let new: HashMap<Uuid, bool> = points
+                .iter()
+                .map(|point| (point.id, point.dense.is_some()))
+                .collect();
+            if held.ids.iter().any(|(id, _)| !new.contains_key(id)) {
+                leftovers.push(at);
             }
+            let old = held.ids.into_iter();
+            meaningless.extend(
+                old.filter(|(id, dense)| *dense && new.get(id) == Some(&false))
+                    .map(|(id, _)| id),
+            );
+            page_of.extend(new.into_keys().map(|id| (id, at)));
             upserts.extend(points);
         }
         fail::fail_point!("vectors.before_upsert");
         if !upserts.is_empty() {
-            self.engine.upsert(upserts)?;
+            for unfit in self.engine.upsert(upserts)? {
+                if let Some(&at) = page_of.get(&unfit.id) {
+                    outcomes[at] = Err(unfit.why);
+                }
+            }
         }
         fail::fail_point!("vectors.after_upsert");
-        if !leftover_paths.is_empty() {
-            self.engine.delete_except(&wiki, &leftover_paths, &keep)?;
+        if !meaningless.is_empty() {
+            self.engine.forget_dense(&meaningless)?;
+        }
+        // A page that was not taken whole keeps its old points: found by its old text rather than not at all.
+        leftovers.retain(|&at| outcomes[at].is_ok());
+        if !leftovers.is_empty() {
+            let is_leftover: HashSet<usize> = leftovers.iter().copied().collect();
+            let kept = page_of.iter().filter(|(_, at)| is_leftover.contains(at));
+            let keep: Vec<Uuid> = kept.map(|(&id, _)| id).collect();
+            let paths: Vec<&str> = leftovers.into_iter().map(|at| paths[at]).collect();
+            self.engine.delete_except(&wiki, &paths, &keep)?;
         }
         fail::fail_point!("vectors.after_delete");
-        Ok(changed)
+        for (at, why) in lacks {
+            if outcomes[at].is_ok() {
+                outcomes[at] = Err(why);
+            }
+        }
+        Ok(outcomes)
     }
+
+    /// Returns the digest of a page's points as they are to be once each has its dense vector.
+    fn digest(&self, points: &[Point]) -> String {
+        let is_dense = |point: &Point| match self.meaning {
+            Some(_) => Meaning::is_wanted(point),
+            None => point.dense.is_some(),
+        };
+        Digests::when(points, is_dense).digest()
+    }
+
+    /// Gives the points that are owed their dense vectors; returns, by the page's place, why some get none.
+    fn give_meaning(
+        &mut self,
+        gathered: &mut [Gathered<'_>],
+    ) -> Result<HashMap<usize, Failure>, Failure> {
+        let Some(meaning) = &mut self.meaning else {
+            return Ok(HashMap::new());
+        };
+        let owed = gathered.iter_mut().enumerate();
+        let mut owed: Vec<_> = owed
+            .filter(|(_, one)| one.is_owed && !one.points.is_empty())
+            .map(|(at, one)| (at, &mut one.points))
+            .collect();
+        if owed.is_empty() {
+            return Ok(HashMap::new());
+        }
+        if owed.iter().map(|(_, points)| points.len()).sum::<usize>() >= MANY {
+            self.engine.rest();
+        }
+        let lacks = meaning.give(&mut owed)?;
+        for (at, points) in owed {
+            if lacks.contains_key(&at) {
+                let wanted = |point: &&mut Point| point.dense.is_none();
+                for point in points.iter_mut().filter(wanted) {
+                    let lesser = self.lesser.as_str().into();
+                    point.payload.insert("fingerprint".into(), lesser);
+                }
+            }
+        }
+        if self.learn() {
+            self.meta_or_new()?;
+        } else {
+            self.engine.ready(true)?;
+        }
+        Ok(lacks)
+    }
+}
+
+/// What the engine holds of a page before it is written.
+#[derive(Default)]
+struct Held {
+    digests: Digests,
+    /// The points, and whether they have a dense vector.
+    ids: Vec<(Uuid, bool)>,
 }
 
 /// A change with the points that the store is to hold of the page afterwards: none when it is removed.
 struct Gathered<'a> {
     path: &'a str,
     points: Vec<Point>,
+    /// Whether the store does not hold it as it is to be.
+    is_owed: bool,
 }
 
 impl Store for VectorStore {
@@ -258,7 +603,9 @@ impl Store for VectorStore {
 
     fn identity(&mut self) -> Result<Identity, Failure> {
         // A drain that has nothing to do shall not open the engine to learn that it is still there.
-        let meta = match self.engine.glance(&self.settings.wiki_id) {
+        // What is amiss is said by the engine itself, which also knows the dimension.
+        let glanced = self.engine.glance(&self.settings.wiki_id);
+        let meta = match glanced.filter(|meta| self.check(meta).is_ok()) {
             Some(meta) => meta,
             None => self.meta_or_new()?,
         };
@@ -269,13 +616,16 @@ impl Store for VectorStore {
     }
 
     fn renew(&mut self) -> Result<Identity, Failure> {
-        self.engine.ready(true)?;
-        let Meta { id, epoch, .. } = self.new_meta()?;
+        let before = self.meta_or_new()?;
+        let Meta { id, epoch, .. } = self.new_meta(Some(before))?;
         Ok(Identity { id, epoch })
     }
 
     fn apply(&mut self, changes: &[Change], epoch: i64) -> Result<Vec<Outcome>, Failure> {
-        let mut meta = self.meta_or_new()?;
+        if let Some(meaning) = &mut self.meaning {
+            meaning.begin();
+        }
+        let meta = self.meta_or_new()?;
         let mut done = Vec::with_capacity(changes.len());
         let mut gathered = Vec::new();
         let mut points = 0;
@@ -286,6 +636,7 @@ impl Store for VectorStore {
                     Change::Put(page) => self.points_of(page),
                     Change::Remove(_) => Vec::new(),
                 },
+                is_owed: true,
             };
             points += one.points.len();
             gathered.push(one);
@@ -299,9 +650,9 @@ impl Store for VectorStore {
         }
         self.engine.flush()?;
         fail::fail_point!("vectors.flushed");
-        meta.epoch = epoch;
-        self.engine.upsert(vec![meta.to_point(&self.fingerprint)])?;
-        self.engine.flush()?;
+        // The model may have become known meanwhile.
+        let meta = self.ours(Meta { epoch, ..meta });
+        self.write_meta(&meta)?;
         fail::fail_point!("vectors.epoch");
         // Edge leaves out, in silence, an operation whose number it thinks it has seen: so it would be with
         // all of them if its log of operations were lost or set back.
@@ -310,17 +661,15 @@ impl Store for VectorStore {
                 FailureKind::Refused,
                 "the vectors do not take what is written to them",
             )
-            .hint("move .wiki-sync/vectors away: the next drain rebuilds it from the files"));
+            .hint(if self.settings.is_shared() {
+                "look at the server's log; another vectors.collection begins anew"
+            } else {
+                "move .wiki-sync/vectors away: the next drain rebuilds it from the files"
+            }));
         }
         self.engine.note(&meta)?;
         self.engine.tidy()?;
-        let outcome = |changed| {
-            Ok(Applied {
-                changed,
-                mark: None,
-            })
-        };
-        Ok(done.into_iter().map(outcome).collect())
+        Ok(done)
     }
 
     fn inventory(&mut self) -> Result<Vec<Holding>, Failure> {
@@ -345,19 +694,34 @@ impl Store for VectorStore {
     }
 
     fn expected(&mut self, page: &Page) -> Result<Option<String>, Failure> {
-        Ok(Some(Digests::of(&self.points_of(page)).digest()))
+        Ok(Some(self.digest(&self.points_of(page))))
     }
 
     fn is_there(&mut self) -> Result<bool, Failure> {
         Ok(self.engine.glance(&self.settings.wiki_id).is_some() || self.engine.ready(false)?)
     }
 
-    /// No provider is asked, so none has embedded anything.
     fn tally(&self) -> Tally {
+        let counts = self.meaning.as_ref().map(Meaning::counts);
+        let counts = counts.unwrap_or_default();
         Tally {
-            embedded: Some(0),
-            cached: Some(0),
+            embedded: Some(counts.embedded),
+            cached: Some(counts.cached),
             ..Tally::default()
+        }
+    }
+
+    fn lack(&self) -> Option<Failure> {
+        self.meaning.as_ref()?.lack().cloned()
+    }
+
+    fn probe_lack(&mut self) -> Result<(), Failure> {
+        self.meaning.as_mut().map_or(Ok(()), Meaning::probe)
+    }
+
+    fn heed(&mut self, stop: &Stop) {
+        if let Some(meaning) = &mut self.meaning {
+            meaning.heed(stop);
         }
     }
 

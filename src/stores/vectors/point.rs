@@ -8,11 +8,15 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+use super::shape::folders;
 use crate::embed::{self, Sparse, bm25};
 use crate::model::{ContentSha, Page};
 
 /// The name of the sparse vector that each point has.
 pub(super) const BM25: &str = "bm25";
+
+/// The name of the dense vector that points have where an embedding provider is set.
+pub(super) const DENSE: &str = "dense";
 
 /// The `commit_sha` of a page that nobody gave one.
 const NO_COMMIT: &str = "0000000000000000000000000000000000000000";
@@ -26,8 +30,9 @@ const MAX_LABEL: usize = 1000;
 /// How many tags of a page its points carry. Each point repeats them.
 const MAX_TAGS: usize = 100;
 
-/// The payload fields that deletes and look-ups filter on; each gets a keyword index.
-pub(super) const INDEXED: [&str; 3] = ["path", "repo", "wiki"];
+/// The payload fields that deletes, look-ups and searches filter on; each gets a keyword index, without which a server in
+/// strict mode refuses.
+pub(super) const INDEXED: [&str; 7] = ["folders", "kind", "lang", "path", "repo", "tags", "wiki"];
 
 /// A point: one section of one page, or a wiki's meta point (see [`Meta`]).
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +42,9 @@ pub(super) struct Point {
     /// `None` for the meta point. A section without tokens has an empty one all the same: an engine may
     /// leave the old vector where an upsert names none. Read back, an empty one may be `None`.
     pub(super) bm25: Option<Sparse>,
+    /// The meaning of the section, of length 1, made by the model that the payload's `fingerprint` names; `None` for the meta
+    /// point, without a provider, and while it is away.
+    pub(super) dense: Option<Vec<f32>>,
 }
 
 /// What a point is about beside the page: whose it is and how it was made.
@@ -115,6 +123,7 @@ pub(super) fn points_of(page: &Page, owner: &Owner<'_>) -> Vec<Point> {
             "point_key": point_key,
             "wiki": owner.wiki,
             "path": page.path.as_str(),
+            "folders": folders(page.path.as_str()),
             "title": document.title,
             "heading": trail,
             "section": section,
@@ -129,6 +138,7 @@ pub(super) fn points_of(page: &Page, owner: &Owner<'_>) -> Vec<Point> {
             id: point_id(&point_key, section, owner.wiki, page.path.as_str()),
             payload: object(payload),
             bm25: Some(bm25::document(&document.title, &passage)),
+            dense: None,
         }
     };
     if document.sections.is_empty() {
@@ -158,14 +168,38 @@ impl Point {
             .unwrap_or("")
     }
 
+    /// Returns the headings above the section, outermost first, its own last.
+    pub(super) fn heading(&self) -> Vec<&str> {
+        let heading = self.payload.get("heading").and_then(Value::as_array);
+        heading
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect()
+    }
+
+    /// Returns the text that stands for the section in every embedding.
+    pub(super) fn passage(&self) -> String {
+        let trail: Vec<String> = self.heading().into_iter().map(Into::into).collect();
+        embed::passage(self.text("title"), &trail, self.text("text"))
+    }
+
     /// Says whether it is a wiki's meta point and no section.
     pub(super) fn is_meta(&self) -> bool {
         self.payload.contains_key("kind")
     }
 
-    /// Returns a hash over all that the point holds: id, payload (whatever the order of its fields) and
-    /// the weights to the bit.
+    /// Returns a hash over all that the point holds: id, payload (whatever the order of its fields), the weights of its
+    /// words to the bit, and whether there is a dense vector.
+    ///
+    /// Not that vector's numbers: what text they stand for and which model made them is in the payload (`section_sha`,
+    /// `fingerprint`), so that a page can be compared without a provider; and an engine may round them.
     pub(super) fn hash(&self) -> [u8; 16] {
+        self.hash_when(self.dense.is_some())
+    }
+
+    /// Returns that hash as it is with or without a dense vector.
+    fn hash_when(&self, is_dense: bool) -> [u8; 16] {
         let mut hasher = Sha256::new();
         hasher.update(self.id.as_bytes());
         let fields: BTreeMap<&String, &Value> = self.payload.iter().collect();
@@ -181,6 +215,7 @@ impl Point {
                 hasher.update(value.to_bits().to_le_bytes());
             }
         }
+        hasher.update([u8::from(is_dense)]);
         let whole: [u8; 32] = hasher.finalize().into();
         *whole
             .first_chunk()
@@ -189,7 +224,7 @@ impl Point {
 }
 
 /// The points of one page, as hashes: what a digest is made of.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Digests(Vec<[u8; 16]>);
 
 impl Digests {
@@ -197,15 +232,22 @@ impl Digests {
         Self(points.iter().map(Point::hash).collect())
     }
 
+    /// Takes each point as it is with or without a dense vector.
+    pub(super) fn when(points: &[Point], is_dense: impl Fn(&Point) -> bool) -> Self {
+        let hash = |point: &Point| point.hash_when(is_dense(point));
+        Self(points.iter().map(hash).collect())
+    }
+
     pub(super) fn push(&mut self, point: &Point) {
         self.0.push(point.hash());
     }
 
     /// Returns one digest of all, in hex; the order in which they came does not matter.
-    pub(super) fn digest(mut self) -> String {
-        self.0.sort_unstable();
+    pub(super) fn digest(&self) -> String {
+        let mut hashes = self.0.clone();
+        hashes.sort_unstable();
         let mut hasher = Sha256::new();
-        for hash in &self.0 {
+        for hash in &hashes {
             hasher.update(hash);
         }
         hasher
@@ -218,19 +260,28 @@ impl Digests {
     }
 }
 
-/// A wiki's meta point: which store this is, and at which epoch. Without vectors, so never found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A wiki's meta point: which store this is, at which epoch, and of whose points. Without vectors, so never found.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Meta {
     pub(super) wiki: String,
     pub(super) id: String,
     pub(super) epoch: i64,
+    /// The checkout whose points these are, as [`VectorSettings`](super::VectorSettings) names it.
+    #[serde(default)]
+    pub(super) belongs: String,
+    /// The layout of its points.
+    #[serde(default)]
+    pub(super) schema: u32,
+    /// The model of their dense vectors; stays when no provider is set any longer, as some of its vectors may.
+    #[serde(default)]
+    pub(super) model: Option<String>,
 }
 
 /// What the meta point's `kind` is.
 pub(super) const META: &str = "meta";
 
 /// Raised when the layout of points changes; part of the fingerprint.
-pub(super) const SCHEMA: u32 = 1;
+pub(super) const SCHEMA: u32 = 2;
 
 impl Meta {
     /// Returns the id of a wiki's meta point.
@@ -242,30 +293,39 @@ impl Meta {
     }
 
     pub(super) fn to_point(&self, fingerprint: &str) -> Point {
+        let mut payload = object(json!({
+            "kind": META,
+            "wiki": self.wiki,
+            "id": self.id,
+            "epoch": self.epoch,
+            "belongs": self.belongs,
+            "schema": self.schema,
+            "fingerprint": fingerprint,
+        }));
+        if let Some(model) = &self.model {
+            payload.insert("model".into(), Value::from(model.as_str()));
+        }
         Point {
             id: Self::point_id(&self.wiki),
-            payload: object(json!({
-                "kind": META,
-                "wiki": self.wiki,
-                "id": self.id,
-                "epoch": self.epoch,
-                "schema": SCHEMA,
-                "fingerprint": fingerprint,
-            })),
+            payload,
             bm25: None,
+            dense: None,
         }
     }
 
     /// Reads a meta point; `None` when the point is none.
     pub(super) fn from_point(point: &Point) -> Option<Self> {
+        let number = |field: &str| point.payload.get(field).and_then(Value::as_i64);
+        let model = point.text("model");
         (point.text("kind") == META).then(|| Self {
             wiki: point.text("wiki").into(),
             id: point.text("id").into(),
-            epoch: point
-                .payload
-                .get("epoch")
-                .and_then(Value::as_i64)
+            epoch: number("epoch").unwrap_or(0),
+            belongs: point.text("belongs").into(),
+            schema: number("schema")
+                .and_then(|schema| schema.try_into().ok())
                 .unwrap_or(0),
+            model: (!model.is_empty()).then(|| model.into()),
         })
     }
 }

@@ -2,10 +2,13 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::time::Duration;
 
 use super::VectorStore;
+use super::engine::Ask;
 use super::point::Point;
-use crate::embed::bm25;
+use super::shape::{Channel, Only};
+use crate::embed::{Vector, bm25};
 use crate::model::Failure;
 
 /// How many sections are asked for at first for each page wanted. Pages have about ten; that two of ten
@@ -24,7 +27,7 @@ pub struct Hit {
     pub title: String,
     /// The headings above the section, outermost first, its own last.
     pub heading: Vec<String>,
-    /// The BM25 score of the section; more is better, and only within one answer.
+    /// The score of the section: BM25's, a cosine, or of both fused; more is better, and only within one answer.
     pub score: f32,
     /// The section's text, Markdown.
     pub text: String,
@@ -36,43 +39,139 @@ pub struct Hit {
     pub section: usize,
 }
 
-impl VectorStore {
-    /// Returns the pages that share words with `query`, best section first, at most `limit`, one hit a page.
-    ///
-    /// Equal scores are ordered by path, then section. Nothing is found by a query without words, nor in a
-    /// store that is not there; none is created. Waits its turn where a drain has the shard, and then keeps
-    /// it until the store is dropped or [`yield_turn`](crate::stores::Store::yield_turn) finds that somebody waits.
-    ///
-    /// # Errors
-    /// `Busy` when the turn does not come in time, `Refused` and `Down` as with every use of the store.
-    pub fn search(&mut self, query: &str, limit: usize) -> Result<Vec<Hit>, Failure> {
-        let query = bm25::query(query);
-        if query.is_empty() || limit == 0 || !self.engine.ready(false)? {
-            return Ok(Vec::new());
-        }
-        let mut ask = limit
-            .saturating_mul(SECTIONS_PER_PAGE)
-            .clamp(50, MOST_SECTIONS);
-        loop {
-            let found = self.engine.query(&self.settings.wiki_id, &query, ask)?;
-            let all = found.len() < ask || ask == MOST_SECTIONS;
-            let worst = found.last().map_or(0.0, |(score, _)| *score);
-            let mut hits = by_page(found);
-            // Sections as good as the worst one may have been cut off: not until their score is
-            // passed is the order of the first `limit` pages certain.
-            let certain = hits.get(limit - 1).is_some_and(|hit| hit.score > worst);
-            if all || certain {
-                hits.truncate(limit);
-                return Ok(hits);
-            }
-            ask = ask.saturating_mul(4).min(MOST_SECTIONS);
+/// What is looked for.
+#[derive(Debug, Clone)]
+pub struct Question<'a> {
+    /// The words, as a person typed them.
+    pub text: &'a str,
+    /// What they mean: the query's dense vector, of length 1; `None` without a provider, or while it is away.
+    pub meaning: Option<&'a [f32]>,
+    /// How much the ranks by words and by meaning count.
+    pub weights: [f32; 2],
+    /// Which pages are looked at.
+    pub only: Only,
+    /// The most pages that are wanted.
+    pub limit: usize,
+}
+
+impl<'a> Question<'a> {
+    /// Asks for these words in all pages.
+    #[must_use]
+    pub fn words(text: &'a str, limit: usize) -> Self {
+        Self {
+            text,
+            meaning: None,
+            weights: [1.0, 1.0],
+            only: Only::default(),
+            limit,
         }
     }
 }
 
-fn by_page(found: Vec<(f32, Point)>) -> Vec<Hit> {
+/// What was found, and how.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Answer {
+    /// The pages, best first.
+    pub hits: Vec<Hit>,
+    /// What was searched: a channel that is not named here had no part in the answer.
+    pub channels: Vec<Channel>,
+}
+
+impl VectorStore {
+    /// Returns the pages that share words with `query`, best section first, at most `limit`, one hit a page.
+    ///
+    /// # Errors
+    /// As [`VectorStore::ask`].
+    pub fn search(&mut self, query: &str, limit: usize) -> Result<Vec<Hit>, Failure> {
+        Ok(self.ask(&Question::words(query, limit))?.hits)
+    }
+
+    /// Returns the vector of what a query means, within this time; `None` without a provider, and where no point can have
+    /// one to compare it with.
+    ///
+    /// # Errors
+    /// The provider's failure.
+    pub fn meaning_of(&self, query: &str, within: Duration) -> Result<Option<Vector>, Failure> {
+        match &self.meaning {
+            Some(meaning) if self.settings.shape.dense.is_some() => {
+                meaning.embeddings.query(query, within)
+            }
+            Some(_) | None => Ok(None),
+        }
+    }
+
+    /// Returns the pages about what is asked, best section first, one hit a page.
+    ///
+    /// Equal scores are ordered by path, then section. Nothing is found by a query without words or meaning, nor in a
+    /// store that is not there; none is created. Waits its turn where a drain has the shard, and then keeps
+    /// it until the store is dropped or [`yield_turn`](crate::stores::Store::yield_turn) finds that somebody waits.
+    ///
+    /// # Errors
+    /// `Busy` when the turn does not come in time, `Refused` and `Down` as with every use of the store. `Refused` too when
+    /// there is a meaning or a provider, and the points are of another model than the settings name.
+    pub fn ask(&mut self, question: &Question<'_>) -> Result<Answer, Failure> {
+        let words = bm25::query(question.text);
+        let words = (!words.is_empty()).then_some(&words);
+        if question.limit == 0
+            || (words.is_none() && question.meaning.is_none())
+            || !self.engine.ready(false)?
+        {
+            return Ok(Answer::default());
+        }
+        let meaning = question
+            .meaning
+            .filter(|_| self.settings.shape.dense.is_some() && self.engine.has_dense());
+        if words.is_none() && meaning.is_none() {
+            return Ok(Answer::default());
+        }
+        if (meaning.is_some() || self.meaning.is_some())
+            && let Some(meta) = self.meta()?
+        {
+            self.check(&meta)?;
+        }
+        let channels = [
+            words.map(|_| Channel::Words),
+            meaning.map(|_| Channel::Meaning),
+        ];
+        let mut limit = question
+            .limit
+            .saturating_mul(SECTIONS_PER_PAGE)
+            .clamp(50, MOST_SECTIONS);
+        loop {
+            let found = self.engine.query(&Ask {
+                wiki: &self.settings.wiki_id,
+                words,
+                meaning,
+                weights: question.weights,
+                only: &question.only,
+                limit,
+            })?;
+            let all = found.len() < limit || limit == MOST_SECTIONS;
+            let worst = found.last().map_or(0.0, |(score, _)| *score);
+            let mut hits = by_page(found, &question.only);
+            // Sections as good as the worst one may have been cut off: not until their score is
+            // passed is the order of the first pages certain.
+            let certain = hits
+                .get(question.limit - 1)
+                .is_some_and(|hit| hit.score > worst);
+            if all || certain {
+                hits.truncate(question.limit);
+                return Ok(Answer {
+                    hits,
+                    channels: channels.into_iter().flatten().collect(),
+                });
+            }
+            limit = limit.saturating_mul(4).min(MOST_SECTIONS);
+        }
+    }
+}
+
+fn by_page(found: Vec<(f32, Point)>, only: &Only) -> Vec<Hit> {
     let mut best = HashMap::<String, Hit>::new();
-    for (score, point) in found {
+    let admitted = found
+        .into_iter()
+        .filter(|(_, point)| only.admits(point.text("path")));
+    for (score, point) in admitted {
         let hit = hit(score, &point);
         match best.entry(hit.path.clone()) {
             Entry::Vacant(free) => {

@@ -38,9 +38,14 @@ pub(super) struct Turn {
 
 impl Turn {
     pub(super) fn of(state: &StateDir, wait: Duration) -> Self {
+        Self::named(state, "vectors", wait)
+    }
+
+    /// Returns the turn with another shard, which has files of its own.
+    pub(super) fn named(state: &StateDir, name: &str, wait: Duration) -> Self {
         Self {
-            lock: state.path().join("vectors.lock"),
-            wish: state.path().join("vectors.wish"),
+            lock: state.path().join(format!("{name}.lock")),
+            wish: state.path().join(format!("{name}.wish")),
             wait,
             stop: state.stop().clone(),
             gave_way: false,

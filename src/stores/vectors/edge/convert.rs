@@ -1,5 +1,7 @@
 //! Between our points and filters and Edge's.
 
+use std::collections::HashMap;
+
 use qdrant_edge::{
     AnyVariants, Condition, FieldCondition, Filter, HasIdCondition, Match, MatchAny, MatchValue,
     PointId, PointStruct, Record, SparseVector, ValueVariants, Vector, VectorInternal,
@@ -8,7 +10,8 @@ use qdrant_edge::{
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::super::point::{BM25, Point};
+use super::super::point::{BM25, DENSE, Point};
+use super::super::shape::Only;
 use crate::embed::Sparse;
 
 pub(super) fn keyword(field: &str, value: &str) -> Condition {
@@ -39,14 +42,32 @@ pub(super) fn pages(wiki: &str, paths: &[&str], except: Option<&[Uuid]>) -> Filt
     }
 }
 
+/// Returns the filter for the pages that a search looks at, if it does not look at all.
+pub(super) fn only(only: &Only) -> Option<Filter> {
+    let must: Vec<_> = only
+        .keywords()
+        .into_iter()
+        .map(|(field, value)| keyword(field, value))
+        .collect();
+    (!must.is_empty()).then(|| Filter {
+        must: Some(must),
+        ..Filter::default()
+    })
+}
+
+pub(super) fn sparse(vector: Sparse) -> SparseVector {
+    SparseVector {
+        indices: vector.indices,
+        values: vector.values,
+    }
+}
+
 pub(super) fn edge_point(point: Point) -> PointStruct {
-    let vectors = point.bm25.map(|vector| {
-        let sparse = SparseVector {
-            indices: vector.indices,
-            values: vector.values,
-        };
-        (BM25, Vector::from(sparse))
-    });
+    let bm25 = point
+        .bm25
+        .map(|vector| (BM25, Vector::from(sparse(vector))));
+    let dense = point.dense.map(|vector| (DENSE, Vector::from(vector)));
+    let vectors = bm25.into_iter().chain(dense);
     PointStruct::new(
         PointId::Uuid(point.id),
         Vectors::new_named(vectors),
@@ -59,19 +80,25 @@ pub(super) fn point_of(record: Record) -> Option<Point> {
     let PointId::Uuid(id) = record.id else {
         return None;
     };
-    let bm25 = match record.vector {
-        Some(VectorStructInternal::Named(mut named)) => match named.remove(BM25) {
-            Some(VectorInternal::Sparse(vector)) if !vector.indices.is_empty() => Some(Sparse {
-                indices: vector.indices,
-                values: vector.values,
-            }),
-            _ => None,
-        },
+    let mut named = match record.vector {
+        Some(VectorStructInternal::Named(named)) => named,
+        _ => HashMap::default(),
+    };
+    let bm25 = match named.remove(BM25) {
+        Some(VectorInternal::Sparse(vector)) if !vector.indices.is_empty() => Some(Sparse {
+            indices: vector.indices,
+            values: vector.values,
+        }),
+        _ => None,
+    };
+    let dense = match named.remove(DENSE) {
+        Some(VectorInternal::Dense(vector)) => Some(vector),
         _ => None,
     };
     Some(Point {
         id,
         payload: record.payload.unwrap_or_default().0,
         bm25,
+        dense,
     })
 }

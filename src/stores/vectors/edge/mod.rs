@@ -18,22 +18,23 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use qdrant_edge::{
-    CreateIndex, EdgeShard, FieldIndexOperations, Filter, NamedQuery, OperationError,
-    PayloadFieldSchema, PayloadSchemaType, PointId, PointInsertOperations, PointOperations,
-    QueryEnum, QueryRequest, ScoringQuery, ScrollRequest, SparseVector, UpdateOperation,
-    VectorInternal, WithPayloadInterface, WithVector,
+    CreateIndex, EdgeShard, FieldIndexOperations, Filter, Fusion, NamedQuery, OperationError,
+    PayloadFieldSchema, PayloadSchemaType, PointId, PointIdsList, PointInsertOperations,
+    PointOperations, Prefetch, QueryEnum, QueryRequest, ScoringQuery, ScrollRequest,
+    UpdateOperation, VectorInternal, VectorOperations, WithPayloadInterface, WithVector,
 };
 use uuid::Uuid;
 
-use self::convert::{edge_point, keyword, pages, point_of};
+use self::convert::{edge_point, keyword, only, pages, point_of, sparse};
 use self::shard::{
-    RESERVE, config, folder_id, folder_size, has_shard, needs_space, one_line, opening, prune_wal,
-    said,
+    RESERVE, add_dense, config, dense_params, dense_there, folder_id, folder_size, has_shard,
+    needs_space, one_line, opening, prune_wal, said,
 };
-use super::engine::Engine;
-use super::point::{BM25, INDEXED, META, Meta, Point};
+use super::RRF_K;
+use super::engine::{Ask, Engine, Unfit};
+use super::point::{BM25, DENSE, INDEXED, META, Meta, Point};
+use super::shape::{Dense, Shape};
 use super::turn::{Taken, Turn};
-use crate::embed::Sparse;
 use crate::model::{Failure, FailureKind};
 use crate::state::StateDir;
 
@@ -51,8 +52,11 @@ const OPTIMIZE_EVERY: usize = 10_000;
 pub(super) struct Edge {
     dir: PathBuf,
     state: StateDir,
+    shape: Shape,
     turn: Turn,
     open: Option<Open>,
+    /// Points written since it was last tidied; a reader's zero leaves the shard as it is.
+    loose: usize,
 }
 
 /// An open shard, and the turn that goes with it.
@@ -61,8 +65,6 @@ struct Open {
     shard: Option<EdgeShard>,
     /// The folder that was opened: another one in its place means that somebody moved ours away.
     folder: u64,
-    /// Points written since it was opened; a reader's zero leaves the shard as it is.
-    loose: usize,
     _turn: Taken,
 }
 
@@ -82,12 +84,19 @@ impl Open {
 }
 
 impl Edge {
-    pub(super) fn new(state: &StateDir, wait: Duration) -> Self {
+    pub(super) fn new(state: &StateDir, wait: Duration, shape: Shape) -> Self {
+        Self::in_folder(state, state.vectors(), Turn::of(state, wait), shape)
+    }
+
+    /// Takes another folder than the usual, with its own turn.
+    pub(super) fn in_folder(state: &StateDir, dir: PathBuf, turn: Turn, shape: Shape) -> Self {
         Self {
-            dir: state.vectors(),
+            dir,
             state: state.clone(),
-            turn: Turn::of(state, wait),
+            shape,
+            turn,
             open: None,
+            loose: 0,
         }
     }
 
@@ -129,9 +138,13 @@ impl Edge {
     }
 
     fn wrote(&mut self, points: usize) {
-        if let Some(open) = &mut self.open {
-            open.loose += points;
-        }
+        self.loose += points;
+    }
+
+    /// Which vectors are read.
+    fn vectors(&self) -> WithVector {
+        let dense = self.shape.dense.as_ref().map(|_| DENSE.into());
+        WithVector::Selector(std::iter::once(BM25.into()).chain(dense).collect())
     }
 
     fn create_indexes(&mut self) -> Result<(), Failure> {
@@ -160,7 +173,7 @@ impl Edge {
                 limit: Some(PAGE),
                 filter: filter.cloned(),
                 with_payload: Some(WithPayloadInterface::Bool(true)),
-                with_vector: WithVector::Selector(vec![BM25.into()]),
+                with_vector: self.vectors(),
                 order_by: None,
             };
             let (records, next) = self.call("read", |shard| shard.scroll(request))?;
@@ -175,19 +188,45 @@ impl Edge {
         }
     }
 
-    /// Returns points of any wiki that share a token with `query`, at most `limit`, best first.
-    fn query_all(&mut self, query: &Sparse, limit: usize) -> Result<Vec<(f32, Point)>, Failure> {
-        let vector = SparseVector {
-            indices: query.indices.clone(),
-            values: query.values.clone(),
+    /// Returns points of any wiki, at most `limit`, best first.
+    fn query_all(&mut self, ask: &Ask<'_>, limit: usize) -> Result<Vec<(f32, Point)>, Failure> {
+        let nearest = |query: VectorInternal, using: &str| {
+            ScoringQuery::Vector(QueryEnum::Nearest(NamedQuery {
+                query,
+                using: Some(using.into()),
+            }))
+        };
+        let words = ask
+            .words
+            .map(|words| nearest(VectorInternal::Sparse(sparse(words.clone())), BM25));
+        let meaning = ask
+            .meaning
+            .map(|meaning| nearest(VectorInternal::Dense(meaning.to_vec()), DENSE));
+        let filter = only(ask.only);
+        let (query, prefetches) = match (words, meaning) {
+            (Some(words), Some(meaning)) => {
+                let prefetch = |query| Prefetch {
+                    prefetches: Vec::new(),
+                    query: Some(query),
+                    limit,
+                    params: None,
+                    filter: filter.clone(),
+                    score_threshold: None,
+                };
+                let fusion = Fusion::Rrf {
+                    k: RRF_K,
+                    weights: Some(ask.weights.map(Into::into).into()),
+                };
+                let both = vec![prefetch(words), prefetch(meaning)];
+                (ScoringQuery::Fusion(fusion), both)
+            }
+            (Some(one), None) | (None, Some(one)) => (one, Vec::new()),
+            (None, None) => return Ok(Vec::new()),
         };
         let request = QueryRequest {
-            prefetches: Vec::new(),
-            query: Some(ScoringQuery::Vector(QueryEnum::Nearest(NamedQuery {
-                query: VectorInternal::Sparse(vector),
-                using: Some(BM25.into()),
-            }))),
-            filter: None,
+            filter: filter.filter(|_| prefetches.is_empty()),
+            prefetches,
+            query: Some(query),
             score_threshold: None,
             limit,
             offset: 0,
@@ -206,6 +245,7 @@ impl Edge {
                     id,
                     payload: scored.payload.unwrap_or_default().0,
                     bm25: None,
+                    dense: None,
                 };
                 Some((scored.score, point))
             })
@@ -248,27 +288,39 @@ impl Engine for Edge {
             return Ok(false);
         }
         needs_space(self.state.path(), RESERVE)?;
+        let wanted = self.shape.dense.clone();
+        let mut lacks_dense = false;
         let shard = if there {
+            let (dense, lacks) = dense_there(&self.dir, wanted.as_ref())?;
+            lacks_dense = lacks;
             prune_wal(&self.dir);
-            opening(&self.dir, |dir| EdgeShard::load(dir, Some(config())))?
+            opening(&self.dir, |dir| EdgeShard::load(dir, Some(config(dense))))?
         } else {
             fs::create_dir_all(&self.dir).map_err(|e| {
                 let doing = format!("cannot make {}", self.dir.display());
                 Failure::from_error(FailureKind::Down, &doing, &e)
             })?;
-            opening(&self.dir, |dir| EdgeShard::new(dir, config()))?
+            let dense = wanted.as_ref().map(dense_params);
+            opening(&self.dir, |dir| EdgeShard::new(dir, config(dense)))?
         };
         self.open = Some(Open {
             shard: Some(shard),
             folder: folder_id(&self.dir).unwrap_or_default(),
-            loose: 0,
             _turn: turn,
         });
+        if let Some(dense) = wanted.filter(|_| lacks_dense) {
+            self.update("add dense vectors to", add_dense(&dense)?)?;
+        }
         self.create_indexes()?;
-        if !there {
+        if !there || lacks_dense {
             self.flush()?;
         }
         Ok(true)
+    }
+
+    fn want(&mut self, dense: Dense) {
+        self.shape.dense = Some(dense);
+        self.open = None;
     }
 
     fn glance(&mut self, wiki: &str) -> Option<Meta> {
@@ -281,7 +333,7 @@ impl Engine for Edge {
 
     fn retrieve(&mut self, ids: &[Uuid]) -> Result<Vec<Point>, Failure> {
         let ids: Vec<PointId> = ids.iter().copied().map(PointId::Uuid).collect();
-        let vectors = WithVector::Selector(vec![BM25.into()]);
+        let vectors = self.vectors();
         let records = self.call("read", |shard| shard.retrieve(&ids, None, Some(vectors)))?;
         Ok(records.into_iter().filter_map(point_of).collect())
     }
@@ -310,7 +362,7 @@ impl Engine for Edge {
         })
     }
 
-    fn upsert(&mut self, points: Vec<Point>) -> Result<(), Failure> {
+    fn upsert(&mut self, points: Vec<Point>) -> Result<Vec<Unfit>, Failure> {
         let mut points = points.into_iter().peekable();
         while points.peek().is_some() {
             needs_space(&self.dir, RESERVE)?;
@@ -323,7 +375,22 @@ impl Engine for Edge {
                 )),
             )?;
         }
-        Ok(())
+        Ok(Vec::new())
+    }
+
+    fn forget_dense(&mut self, ids: &[Uuid]) -> Result<(), Failure> {
+        needs_space(&self.dir, RESERVE)?;
+        self.wrote(ids.len());
+        let points = PointIdsList {
+            points: ids.iter().copied().map(PointId::Uuid).collect(),
+        };
+        self.update(
+            "change",
+            UpdateOperation::VectorOperation(VectorOperations::DeleteVectors(
+                points,
+                vec![DENSE.into()],
+            )),
+        )
     }
 
     fn delete_except(&mut self, wiki: &str, paths: &[&str], keep: &[Uuid]) -> Result<(), Failure> {
@@ -336,27 +403,22 @@ impl Engine for Edge {
         )
     }
 
-    fn query(
-        &mut self,
-        wiki: &str,
-        query: &Sparse,
-        limit: usize,
-    ) -> Result<Vec<(f32, Point)>, Failure> {
-        // Not filtered by Edge: after a kill its count of what a filter matches may be too high, at which a
+    fn query(&mut self, ask: &Ask<'_>) -> Result<Vec<(f32, Point)>, Failure> {
+        // The wiki is not filtered by Edge: after a kill its count of what a filter matches may be too high, at which a
         // debug build of it stops. The folder is ours alone, so nearly all that is found is ours.
-        let mut ask = limit;
+        let mut limit = ask.limit;
         loop {
-            let found = self.query_all(query, ask)?;
-            let all = found.len() < ask;
+            let found = self.query_all(ask, limit)?;
+            let all = found.len() < limit;
             let mut ours: Vec<_> = found
                 .into_iter()
-                .filter(|(_, point)| point.text("wiki") == wiki)
+                .filter(|(_, point)| point.text("wiki") == ask.wiki)
                 .collect();
-            if all || ours.len() >= limit {
-                ours.truncate(limit);
+            if all || ours.len() >= ask.limit {
+                ours.truncate(ask.limit);
                 return Ok(ours);
             }
-            ask = ask.saturating_mul(4);
+            limit = limit.saturating_mul(4);
         }
     }
 
@@ -368,12 +430,9 @@ impl Engine for Edge {
     }
 
     fn tidy(&mut self) -> Result<(), Failure> {
-        if self
-            .open
-            .as_ref()
-            .is_some_and(|open| open.loose >= OPTIMIZE_EVERY)
-        {
+        if self.open.is_some() && self.loose >= OPTIMIZE_EVERY {
             self.optimize()?;
+            self.loose = 0;
             // Closed, so that the next opening takes off the WAL, and with it what is mapped of it.
             self.open = None;
         }
@@ -392,7 +451,7 @@ impl Engine for Edge {
     }
 
     fn park(&mut self) {
-        if self.open.as_ref().is_some_and(|open| open.loose > 0) && !self.turn.is_wished() {
+        if self.open.is_some() && self.loose > 0 && !self.turn.is_wished() {
             // Does nothing until the segment that is written to has grown to INDEX_KB, and then keeps the
             // next opening quick. Only for speed: what fails here fails at that opening, and is told.
             let _ = self.optimize();
@@ -414,7 +473,11 @@ mod tests {
     #[test]
     fn a_panic_in_the_engine_is_down_and_the_next_call_opens_it_anew() {
         let root = tempfile::TempDir::new().expect("a folder");
-        let mut edge = Edge::new(&StateDir::of(root.path()), Duration::from_secs(5));
+        let mut edge = Edge::new(
+            &StateDir::of(root.path()),
+            Duration::from_secs(5),
+            Shape::default(),
+        );
         assert!(edge.ready(true).expect("ready"));
         let failure = edge
             .call("flush", |_| -> Result<(), OperationError> {

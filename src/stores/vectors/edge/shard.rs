@@ -6,11 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use qdrant_edge::{
-    EdgeConfig, EdgeOptimizersConfig, EdgeShard, EdgeSparseVectorParams, Modifier, OperationError,
-    WalOptions,
+    Distance, EdgeConfig, EdgeOptimizersConfig, EdgeShard, EdgeSparseVectorParams,
+    EdgeVectorParams, Modifier, OperationError, UpdateOperation, WalOptions,
 };
+use serde_json::json;
 
-use super::super::point::BM25;
+use super::super::point::{BM25, DENSE};
+use super::super::shape::Dense;
+use super::super::{Found, REBUILD_EDGE, unfit_shape};
 use crate::model::{Failure, FailureKind};
 
 /// Up to how many segments are left alone instead of being merged, and how large a merged one may become.
@@ -25,8 +28,15 @@ const INDEX_KB: usize = 1_000;
 /// gets a larger file.
 const WAL_BYTES: usize = 4 << 20;
 
-pub(super) fn config() -> EdgeConfig {
+/// Returns the settings of a shard with these dense vectors.
+pub(super) fn config(dense: Option<EdgeVectorParams>) -> EdgeConfig {
     EdgeConfig::builder()
+        .vectors(
+            dense
+                .into_iter()
+                .map(|dense| (DENSE.into(), dense))
+                .collect(),
+        )
         .sparse_vector(
             BM25,
             EdgeSparseVectorParams {
@@ -48,6 +58,60 @@ pub(super) fn config() -> EdgeConfig {
             retain_closed: NonZeroUsize::MIN,
         })
         .build()
+}
+
+/// The distance of dense vectors: of two of length 1 it is their cosine, and nothing is computed when they are written.
+const DISTANCE: Distance = Distance::Dot;
+
+/// Returns the settings of dense vectors in a new shard.
+pub(super) fn dense_params(dense: &Dense) -> EdgeVectorParams {
+    EdgeVectorParams::builder(dense.dimension, DISTANCE).build()
+}
+
+/// Returns the dense vectors of the shard that is there, and whether those that are wanted must be added.
+///
+/// # Errors
+/// `Refused` when it has others than are wanted.
+pub(super) fn dense_there(
+    dir: &Path,
+    wanted: Option<&Dense>,
+) -> Result<(Option<EdgeVectorParams>, bool), Failure> {
+    // Without its settings file Edge takes the settings that it is given, and compares them with its segments.
+    let Some(Ok(mut held)) = EdgeConfig::load(dir) else {
+        return Ok((wanted.map(dense_params), false));
+    };
+    let there = held.vectors.remove(DENSE);
+    let fits = |there: &EdgeVectorParams, wanted: &Dense| {
+        there.size == wanted.dimension
+            && matches!(there.distance, Distance::Dot | Distance::Cosine)
+            && there.multivector_config.is_none()
+    };
+    match (&there, wanted) {
+        (Some(there), Some(wanted)) if !fits(there, wanted) => {
+            let found = Found {
+                dimension: there.size,
+                distance: format!("{:?}", there.distance),
+            };
+            let place = format!("the vectors in {}", dir.display());
+            Err(unfit_shape(&place, &found, wanted, REBUILD_EDGE))
+        }
+        (None, Some(_)) => Ok((None, true)),
+        (Some(_) | None, _) => Ok((there, false)),
+    }
+}
+
+/// Returns the operation that adds dense vectors to a shard without.
+///
+/// # Errors
+/// `Down` when the engine knows no such operation any longer.
+pub(super) fn add_dense(dense: &Dense) -> Result<UpdateOperation, Failure> {
+    // Edge has it, and does not hand out the type to build it from.
+    let operation = json!({"create_vector_name": {
+        "vector_name": DENSE,
+        "config": {"dense": {"size": dense.dimension, "distance": DISTANCE}},
+    }});
+    serde_json::from_value(operation)
+        .map_err(|e| Failure::from_error(FailureKind::Down, "cannot add dense vectors", &e))
 }
 
 /// Says whether there is a shard in the folder, or the remains of one.

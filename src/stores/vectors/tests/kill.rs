@@ -30,7 +30,7 @@ fn child_that_writes_until_it_is_killed() {
         return;
     };
     let state = StateDir::of(Path::new(&dir));
-    let mut store = VectorStore::open(settings("wiki-1"), &state).expect("a store");
+    let mut store = VectorStore::open(settings("wiki-1"), &state, None).expect("a store");
     let first = store.identity().expect("identity").epoch + 1;
     fs::write(Path::new(&dir).join("started"), "").expect("said so");
     for epoch in first.. {
@@ -38,17 +38,21 @@ fn child_that_writes_until_it_is_killed() {
         if epoch % 2 == 0 {
             // Moments like any other to be killed in: closing, opening, optimising.
             drop(store);
-            let mut edge = crate::stores::vectors::edge::Edge::new(&state, Duration::from_secs(20));
+            let mut edge = crate::stores::vectors::edge::Edge::new(
+                &state,
+                Duration::from_secs(20),
+                Shape::default(),
+            );
             assert!(edge.ready(false).expect("ready"));
             edge.optimize().expect("optimised");
-            store = VectorStore::over(Box::new(edge), settings("wiki-1"));
+            store = VectorStore::over(Box::new(edge), settings("wiki-1"), None);
         }
     }
 }
 
 #[test]
 fn kill_at_any_moment_leaves_a_shard_that_opens_and_heals() {
-    let root = TempDir::new().expect("a folder");
+    let root = Place::edge();
     let started = root.path().join("started");
     let mut reached = 0;
     for after in [1, 7, 31, 90, 170, 260, 400, 560, 800, 1100] {

@@ -1,7 +1,11 @@
-//! Everything here runs on a real Edge shard in a temporary folder.
+//! Everything here runs on real Edge shards in temporary folders, behind a server too.
 
+mod contract;
 mod kill;
+mod meaning;
 mod search;
+#[cfg(feature = "server")]
+mod server;
 mod shard;
 
 use std::collections::BTreeMap;
@@ -17,10 +21,50 @@ use crate::model::{Labels, PagePath};
 
 const LABELS: [&str; 2] = ["", ""];
 
-fn state(root: &TempDir) -> StateDir {
-    StateDir::of(root.path())
+/// Where the stores of a test are: a folder, or a collection of their own on a server.
+struct Place {
+    root: TempDir,
+    url: String,
+    collection: String,
+    #[cfg(feature = "server")]
+    server: Option<crate::testing::qdrant_server::QdrantServer>,
 }
 
+impl Place {
+    fn edge() -> Self {
+        Self {
+            root: TempDir::new().expect("a folder"),
+            url: EDGE_URL.into(),
+            collection: String::new(),
+            #[cfg(feature = "server")]
+            server: None,
+        }
+    }
+
+    fn path(&self) -> &std::path::Path {
+        self.root.path()
+    }
+
+    fn settings(&self, wiki: &str) -> VectorSettings {
+        VectorSettings {
+            url: self.url.clone(),
+            server: ServerSettings {
+                collection: self.collection.clone(),
+                api_key: std::env::var("WIKI_SYNC_TEST_QDRANT_API_KEY")
+                    .ok()
+                    .map(|key| Secret::new(&key)),
+                ..ServerSettings::default()
+            },
+            ..settings(wiki)
+        }
+    }
+}
+
+fn state(place: &Place) -> StateDir {
+    StateDir::of(place.path())
+}
+
+/// The settings of an embedded store.
 fn settings(wiki: &str) -> VectorSettings {
     VectorSettings {
         wait: Duration::from_secs(20),
@@ -28,12 +72,12 @@ fn settings(wiki: &str) -> VectorSettings {
     }
 }
 
-fn store(root: &TempDir) -> VectorStore {
-    store_of(root, "wiki-1")
+fn store(place: &Place) -> VectorStore {
+    store_of(place, "wiki-1")
 }
 
-fn store_of(root: &TempDir, wiki: &str) -> VectorStore {
-    VectorStore::open(settings(wiki), &state(root)).expect("a store")
+fn store_of(place: &Place, wiki: &str) -> VectorStore {
+    VectorStore::open(place.settings(wiki), &state(place), None).expect("a store")
 }
 
 fn path(text: &str) -> PagePath {
@@ -112,92 +156,8 @@ fn assert_holds(store: &mut VectorStore, pages: &[Page]) {
 }
 
 #[test]
-fn three_edits_of_a_page_leave_as_many_points_as_sections() {
-    let root = TempDir::new().expect("a folder");
-    let mut store = store(&root);
-    for (epoch, word) in (1..).zip(["one", "two", "three"]) {
-        assert_eq!(
-            put(&mut store, epoch, vec![page("w/a.md", &sections(3, word))]),
-            [true]
-        );
-    }
-    assert_eq!(count(&mut store, "w/a.md"), 3);
-    assert_holds(&mut store, &[page("w/a.md", &sections(3, "three"))]);
-    assert!(store.search("two", 5).expect("searched").is_empty());
-}
-
-#[test]
-fn a_page_that_loses_a_section_loses_its_point() {
-    let root = TempDir::new().expect("a folder");
-    let mut store = store(&root);
-    put(
-        &mut store,
-        1,
-        vec![
-            page("w/a.md", &sections(3, "x")),
-            page("w/b.md", &sections(3, "x")),
-        ],
-    );
-    put(&mut store, 2, vec![page("w/a.md", &sections(2, "x"))]);
-    assert_eq!(
-        (count(&mut store, "w/a.md"), count(&mut store, "w/b.md")),
-        (2, 3)
-    );
-}
-
-#[test]
-fn a_removed_page_leaves_no_point_and_removing_it_again_changes_nothing() {
-    let root = TempDir::new().expect("a folder");
-    let mut store = store(&root);
-    put(
-        &mut store,
-        1,
-        vec![page("w/a.md", &sections(3, "x")), page("w/b.md", "kept")],
-    );
-    let remove = [
-        Change::Remove(path("w/a.md")),
-        Change::Remove(path("w/never.md")),
-    ];
-    assert_eq!(apply(&mut store, 2, &remove), [true, false]);
-    assert_eq!(apply(&mut store, 3, &remove), [false, false]);
-    assert_holds(&mut store, &[page("w/b.md", "kept")]);
-}
-
-#[test]
-fn a_page_that_is_held_already_is_not_written_again() {
-    let root = TempDir::new().expect("a folder");
-    let mut store = store(&root);
-    let text = sections(3, "x");
-    assert_eq!(put(&mut store, 1, vec![page("w/a.md", &text)]), [true]);
-    let again = vec![page("w/a.md", &text), page("w/b.md", "new")];
-    assert_eq!(put(&mut store, 2, again), [false, true]);
-}
-
-#[test]
-fn changed_labels_give_the_points_new_keys_and_leave_none_behind() {
-    let root = TempDir::new().expect("a folder");
-    let mut store = store(&root);
-    let text = sections(2, "x");
-    put(&mut store, 1, vec![labelled("w/a.md", &text, ["r", "c1"])]);
-    let before = points(&mut store).remove("w/a.md").expect("held");
-    assert_eq!(
-        put(&mut store, 2, vec![labelled("w/a.md", &text, ["r", "c2"])]),
-        [true]
-    );
-    let after = points(&mut store).remove("w/a.md").expect("held");
-    assert_eq!(after.len(), 2);
-    for point in &after {
-        assert_eq!(point.text("point_key"), "r@c2::md::w/a");
-        assert!(
-            before.iter().all(|old| old.id != point.id),
-            "a new key is a new id"
-        );
-    }
-}
-
-#[test]
 fn labels_come_from_front_matter_then_from_the_job_then_from_the_defaults() {
-    let root = TempDir::new().expect("a folder");
+    let root = Place::edge();
     let store = store(&root);
     let none = "0".repeat(40);
     let endless = format!("---\nrepo: {}\n---\nx", "r".repeat(1001));
@@ -219,90 +179,21 @@ fn labels_come_from_front_matter_then_from_the_job_then_from_the_defaults() {
 }
 
 #[test]
-fn two_pages_with_the_same_labels_do_not_take_each_others_points() {
-    let root = TempDir::new().expect("a folder");
-    let mut store = store(&root);
-    let same = "---\nrepo: R\ncommit: C\nsymbol: f\n---\n";
-    let pages = || ["w/a.md", "w/b.md"].map(|at| page(at, &format!("{same}text of {at}")));
-    put(&mut store, 1, pages().into());
-    assert_holds(&mut store, &pages());
-    apply(&mut store, 2, &[Change::Remove(path("w/a.md"))]);
-    assert_eq!(count(&mut store, "w/b.md"), 1);
-}
-
-#[test]
-fn points_of_another_wiki_in_the_same_place_are_left_alone_and_not_found() {
-    let root = TempDir::new().expect("a folder");
-    let mut other = store_of(&root, "wiki-2");
-    put(&mut other, 7, vec![page("w/a.md", &sections(3, "alien"))]);
-    drop(other);
-    let mut ours = store(&root);
-    put(&mut ours, 1, vec![page("w/a.md", &sections(2, "ours"))]);
-    assert_eq!(count(&mut ours, "w/a.md"), 2);
-    apply(&mut ours, 2, &[Change::Remove(path("w/a.md"))]);
-    assert!(ours.inventory().expect("inventory").is_empty());
-    assert!(ours.search("alien", 5).expect("searched").is_empty());
-    drop(ours);
-    let mut other = store_of(&root, "wiki-2");
-    assert_eq!(other.identity().expect("identity").epoch, 7);
-    assert_holds(&mut other, &[page("w/a.md", &sections(3, "alien"))]);
-}
-
-#[test]
 fn an_unknown_url_is_refused() {
-    let root = TempDir::new().expect("a folder");
+    let root = Place::edge();
     let settings = VectorSettings {
         url: "ftp://x".into(),
         ..settings("w")
     };
-    let failure = VectorStore::open(settings, &state(&root)).expect_err("refused");
+    let failure = VectorStore::open(settings, &state(&root), None).expect_err("refused");
     assert_eq!(failure.kind, FailureKind::Refused);
 }
 
-#[test]
-fn points_deleted_or_damaged_behind_our_back_show_in_the_inventory_and_are_healed_by_a_put() {
-    let root = TempDir::new().expect("a folder");
-    let mut store = store(&root);
-    let page = || page("w/a.md", &sections(3, "x"));
-    put(&mut store, 1, vec![page()]);
-    let mut held = points(&mut store).remove("w/a.md").expect("held");
-    let expected = store.expected(&page()).expect("derived").expect("held");
-    let damages: [Damage; 3] = [
-        |point| point.bm25 = None,
-        |point| {
-            point.payload.insert("text".into(), Value::from("other"));
-        },
-        |point| point.bm25.as_mut().expect("a vector").values[0] += 0.5,
-    ];
-    for damage in damages {
-        let mut point = held[0].clone();
-        damage(&mut point);
-        // Deleted first: an upsert leaves the vectors alone that it does not name.
-        let others = [held[1].id, held[2].id];
-        store
-            .engine
-            .delete_except("wiki-1", &["w/a.md"], &others)
-            .expect("deleted");
-        store.engine.upsert(vec![point]).expect("damaged");
-        assert_ne!(store.inventory().expect("inventory")[0].digest, expected);
-        assert_eq!(put(&mut store, 2, vec![page()]), [true]);
-        assert_holds(&mut store, &[page()]);
-    }
-    held.truncate(0);
-    store
-        .engine
-        .delete_except("wiki-1", &["w/a.md"], &[])
-        .expect("deleted");
-    assert!(store.inventory().expect("inventory").is_empty());
-    assert_eq!(put(&mut store, 3, vec![page()]), [true]);
-    assert_holds(&mut store, &[page()]);
-}
-
 /// A store whose points all lie in a segment that an optimisation made read-only.
-fn optimised(root: &TempDir, pages: &[Page]) -> VectorStore {
-    let mut edge = super::edge::Edge::new(&state(root), Duration::from_secs(20));
+fn optimised(place: &Place, pages: &[Page]) -> VectorStore {
+    let mut edge = super::edge::Edge::new(&state(place), Duration::from_secs(20), Shape::default());
     assert!(edge.ready(true).expect("ready"));
-    let deriving = store(root);
+    let deriving = store(place);
     let points = pages.iter().flat_map(|page| deriving.points_of(page));
     edge.upsert(points.collect()).expect("written");
     edge.flush().expect("flushed");
@@ -310,7 +201,7 @@ fn optimised(root: &TempDir, pages: &[Page]) -> VectorStore {
         edge.optimize().expect("optimised"),
         "there is enough for it"
     );
-    VectorStore::over(Box::new(edge), settings("wiki-1"))
+    VectorStore::over(Box::new(edge), settings("wiki-1"), None)
 }
 
 /// So many distinct words: a large vector.
@@ -320,7 +211,7 @@ fn filler(words: u32) -> String {
 
 #[test]
 fn what_is_true_of_new_points_is_true_of_optimised_ones() {
-    let root = TempDir::new().expect("a folder");
+    let root = Place::edge();
     let filler = filler(150);
     let many = || -> Vec<Page> {
         let one = |n| {

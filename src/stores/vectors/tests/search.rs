@@ -2,10 +2,8 @@
 
 use super::*;
 
-#[test]
-fn a_page_without_text_is_found_by_its_title() {
-    let root = TempDir::new().expect("a folder");
-    let mut store = store(&root);
+pub(super) fn a_page_without_text_is_found_by_its_title(place: &Place) {
+    let mut store = store(place);
     let pages = || [page("w/lonely.md", ""), page("w/!!!.md", "")];
     put(&mut store, 1, pages().into());
     assert_holds(&mut store, &pages());
@@ -15,10 +13,8 @@ fn a_page_without_text_is_found_by_its_title() {
     );
 }
 
-#[test]
-fn a_korean_query_finds_the_korean_page_in_another_inflection() {
-    let root = TempDir::new().expect("a folder");
-    let mut store = store(&root);
+pub(super) fn a_korean_query_finds_the_korean_page_in_another_inflection(place: &Place) {
+    let mut store = store(place);
     put(
         &mut store,
         1,
@@ -37,10 +33,8 @@ fn a_korean_query_finds_the_korean_page_in_another_inflection() {
     assert!(hits.iter().all(|hit| hit.path != "w/queue.md"));
 }
 
-#[test]
-fn a_page_is_found_once_with_its_best_section() {
-    let root = TempDir::new().expect("a folder");
-    let mut store = store(&root);
+pub(super) fn a_page_is_found_once_with_its_best_section(place: &Place) {
+    let mut store = store(place);
     let many = sections(300, "shared");
     let other = page(
         "w/b.md",
@@ -62,10 +56,8 @@ fn a_page_is_found_once_with_its_best_section() {
     assert_eq!(hits[0].page_sha, sha.to_string());
 }
 
-#[test]
-fn equal_scores_come_in_the_order_of_the_paths() {
-    let root = TempDir::new().expect("a folder");
-    let mut store = store(&root);
+pub(super) fn equal_scores_come_in_the_order_of_the_paths(place: &Place) {
+    let mut store = store(place);
     let pages = (0..200)
         .rev()
         .map(|n| page(&format!("w/{n:03}.md"), "---\ntitle: T\n---\nsame"));
@@ -75,10 +67,8 @@ fn equal_scores_come_in_the_order_of_the_paths() {
     assert_eq!(found, ["w/000.md", "w/001.md", "w/002.md"]);
 }
 
-#[test]
-fn a_query_without_words_finds_nothing() {
-    let root = TempDir::new().expect("a folder");
-    let mut store = store(&root);
+pub(super) fn a_query_without_words_finds_nothing(place: &Place) {
+    let mut store = store(place);
     put(&mut store, 1, vec![page("w/a.md", "x")]);
     for query in ["", "  ", "?!"] {
         assert!(

@@ -6,26 +6,8 @@ use std::time::Instant;
 use super::*;
 
 #[test]
-fn a_store_opened_again_holds_the_same_points_and_identity() {
-    let root = TempDir::new().expect("a folder");
-    let text = sections(4, "x");
-    let mut first = store(&root);
-    let id = first.identity().expect("identity").id;
-    put(&mut first, 41, vec![page("w/a.md", &text)]);
-    let before = points(&mut first);
-    drop(first);
-    let mut again = store(&root);
-    assert_eq!(
-        again.identity().expect("identity"),
-        Identity { id, epoch: 41 }
-    );
-    assert_eq!(points(&mut again), before);
-    assert_eq!(put(&mut again, 42, vec![page("w/a.md", &text)]), [false]);
-}
-
-#[test]
 fn a_lost_or_emptied_folder_is_another_store_even_while_it_is_open() {
-    let root = TempDir::new().expect("a folder");
+    let root = Place::edge();
     let mut store = store(&root);
     let first = store.identity().expect("identity").id;
     put(&mut store, 1, vec![page("w/a.md", "x")]);
@@ -45,28 +27,17 @@ fn a_lost_or_emptied_folder_is_another_store_even_while_it_is_open() {
 }
 
 #[test]
-fn asking_what_is_held_and_searching_create_nothing() {
-    let root = TempDir::new().expect("a folder");
-    let mut store = store(&root);
-    assert!(store.inventory().expect("inventory").is_empty());
-    assert!(store.search("x", 5).expect("searched").is_empty());
-    let adopted = adopted_wiki_id(EDGE_URL, &state(&root), Duration::ZERO).expect("asked");
-    assert_eq!(adopted, None);
-    assert!(!state(&root).path().exists());
-}
-
-#[test]
 fn the_wikis_id_can_be_read_back_when_the_rest_of_the_state_is_lost() {
-    let root = TempDir::new().expect("a folder");
+    let root = Place::edge();
     store_of(&root, "old").identity().expect("identity");
     put(&mut store(&root), 3, vec![page("w/a.md", "x")]);
-    let adopted = adopted_wiki_id(EDGE_URL, &state(&root), Duration::from_secs(5)).expect("asked");
+    let adopted = adopted_wiki_id(&settings(""), &state(&root)).expect("asked");
     assert_eq!(adopted.as_deref(), Some("wiki-1"));
 }
 
 #[test]
 fn a_damaged_shard_is_refused_with_the_way_out_and_never_deleted() {
-    let root = TempDir::new().expect("a folder");
+    let root = Place::edge();
     put(&mut store(&root), 1, vec![page("w/a.md", "x")]);
     let segments = state(&root).vectors().join("segments");
     let mut damaged = 0;
@@ -90,14 +61,14 @@ fn a_damaged_shard_is_refused_with_the_way_out_and_never_deleted() {
 
 #[test]
 fn a_reader_waits_for_its_turn_only_so_long() {
-    let root = TempDir::new().expect("a folder");
+    let root = Place::edge();
     let mut drain = store(&root);
     put(&mut drain, 1, vec![page("w/a.md", "x")]);
     let hasty = VectorSettings {
         wait: Duration::from_millis(60),
         ..settings("wiki-1")
     };
-    let mut reader = VectorStore::open(hasty, &state(&root)).expect("a store");
+    let mut reader = VectorStore::open(hasty, &state(&root), None).expect("a store");
     let failure = reader.search("x", 1).expect_err("busy");
     assert_eq!(failure.kind, FailureKind::Busy);
     assert!(
@@ -110,13 +81,14 @@ fn a_reader_waits_for_its_turn_only_so_long() {
 
 #[test]
 fn the_drain_gives_way_between_batches_and_goes_on_after() {
-    let root = TempDir::new().expect("a folder");
+    let root = Place::edge();
     let mut drain = store(&root);
     put(&mut drain, 1, vec![page("w/a.md", "x")]);
     drain.yield_turn();
     let reader_state = state(&root);
     let reader = std::thread::spawn(move || {
-        let mut reader = VectorStore::open(settings("wiki-1"), &reader_state).expect("a store");
+        let mut reader =
+            VectorStore::open(settings("wiki-1"), &reader_state, None).expect("a store");
         reader.search("x", 1).expect("searched").len()
     });
     let end = Instant::now() + Duration::from_secs(20);
@@ -136,7 +108,7 @@ fn the_drain_gives_way_between_batches_and_goes_on_after() {
 
 #[test]
 fn a_lock_file_left_by_the_dead_is_in_nobodys_way() {
-    let root = TempDir::new().expect("a folder");
+    let root = Place::edge();
     state(&root).create().expect("created");
     fs::write(state(&root).path().join("vectors.lock"), "999999\n").expect("written");
     assert_eq!(put(&mut store(&root), 1, vec![page("w/a.md", "x")]), [true]);
@@ -144,7 +116,7 @@ fn a_lock_file_left_by_the_dead_is_in_nobodys_way() {
 
 #[test]
 fn the_wal_keeps_one_closed_file_over_an_opening_and_no_later_write_is_lost() {
-    let root = TempDir::new().expect("a folder");
+    let root = Place::edge();
     let wal = state(&root).vectors().join("wal");
     let closed = || {
         let names = fs::read_dir(&wal).expect("a folder");
@@ -171,8 +143,7 @@ fn the_wal_keeps_one_closed_file_over_an_opening_and_no_later_write_is_lost() {
         )]),
         ..Meta {
             wiki: format!("large-{n}"),
-            id: String::new(),
-            epoch: 0,
+            ..Meta::default()
         }
         .to_point("")
     };
@@ -194,7 +165,7 @@ fn the_wal_keeps_one_closed_file_over_an_opening_and_no_later_write_is_lost() {
 
 #[test]
 fn a_shard_that_ignores_writes_is_refused_instead_of_believed() {
-    let root = TempDir::new().expect("a folder");
+    let root = Place::edge();
     let mut first = store(&root);
     for epoch in 1..=3 {
         put(

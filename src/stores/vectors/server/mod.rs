@@ -1,0 +1,322 @@
+//! A Qdrant server, over gRPC.
+//!
+//! Each write waits (`wait`) until the server says that it is applied, and the next is sent after that: so a receipt,
+//! which is written after the last of them, never runs ahead of the store. A server that loses power may lose the end of
+//! its log all the same. The epoch is the last that a batch writes, so it is lost first, and shows at the next drain.
+//!
+//! | file | what |
+//! |---|---|
+//! | `link.rs` | the connection; calls with a bound, and what their failures mean |
+//! | `collection.rs` | the collection: made, or looked at before it is used |
+//! | `write.rs` | writing, in requests that the server can take |
+//! | `convert.rs` | between our points and Qdrant's |
+//!
+//! Nothing is ever dropped here but points of pages: no collection, no index, no other wiki's point.
+
+mod collection;
+mod convert;
+mod link;
+mod write;
+
+use qdrant_client::qdrant::{
+    Condition, DenseVector, Filter, GetPoints, PrefetchQuery, Query, QueryPoints, Rrf,
+    ScrollPoints, VectorInput, WithVectorsSelector, query, vector_input,
+};
+use tonic::Code;
+use uuid::Uuid;
+
+use self::link::Link;
+use self::write::{POINT_BYTES, REQUEST_POINTS};
+use super::engine::{Ask, Engine, Unfit};
+use super::point::{BM25, DENSE, META, Point};
+use super::shape::{Dense, Shape};
+use super::{RRF_K, ServerSettings};
+use crate::model::Failure;
+
+/// How many points a scroll reads at a time.
+const PAGE: u32 = 256;
+
+/// A collection on a server.
+pub(super) struct Server {
+    link: Link,
+    collection: String,
+    shape: Shape,
+    /// Whether the collection has dense vectors; known once it was looked at.
+    has_dense: bool,
+    /// How many points go into a request; fewer once that was too much for the server.
+    batch: usize,
+    /// The largest point that is sent, in bytes.
+    most_bytes: usize,
+}
+
+impl Server {
+    /// Prepares for a collection; nothing is connected yet.
+    ///
+    /// # Errors
+    /// `Refused` when the settings cannot be used.
+    pub(super) fn new(url: &str, settings: &ServerSettings, shape: Shape) -> Result<Self, Failure> {
+        Ok(Self {
+            link: Link::new(url, settings)?,
+            collection: settings.collection.clone(),
+            shape,
+            has_dense: false,
+            batch: REQUEST_POINTS,
+            most_bytes: POINT_BYTES,
+        })
+    }
+
+    /// Which vectors are read. A name that the collection does not have is an error of the server's.
+    fn vectors(&self) -> WithVectorsSelector {
+        if self.has_dense && self.shape.dense.is_some() {
+            vec![BM25, DENSE].into()
+        } else {
+            vec![BM25].into()
+        }
+    }
+
+    /// Reads all points that a filter lets through, a page at a time.
+    fn read(&mut self, filter: &Filter, each: &mut dyn FnMut(Point)) -> Result<(), Failure> {
+        let mut offset = None;
+        loop {
+            let vectors = self.vectors();
+            let page = self.link.call(|line| {
+                let request = ScrollPoints {
+                    collection_name: self.collection.clone(),
+                    filter: Some(filter.clone()),
+                    offset: offset.clone(),
+                    limit: Some(PAGE),
+                    with_payload: Some(true.into()),
+                    with_vectors: Some(vectors.clone()),
+                    ..ScrollPoints::default()
+                };
+                async move { line.points().scroll(request).await }
+            });
+            let page = page.map_err(|status| self.link.failure("read", &status))?;
+            page.result
+                .into_iter()
+                .filter_map(|one| convert::point_of(one.id, one.payload, one.vectors))
+                .for_each(&mut *each);
+            match page.next_page_offset {
+                None => return Ok(()),
+                next => offset = next,
+            }
+        }
+    }
+
+    /// Deletes the points of these pages, in halves where all of them take the server too long.
+    fn delete_pages(&mut self, wiki: &str, paths: &[&str], keep: &[Uuid]) -> Result<(), Failure> {
+        let filter = convert::pages(wiki, paths, keep);
+        match self.delete(&filter) {
+            Ok(()) => Ok(()),
+            Err(status) if status.code() == Code::DeadlineExceeded && paths.len() > PATHS_ALONE => {
+                let (some, others) = paths.split_at(paths.len() / 2);
+                self.delete_pages(wiki, some, keep)?;
+                self.delete_pages(wiki, others, keep)
+            }
+            Err(status) => Err(self.link.failure("delete from", &status)),
+        }
+    }
+}
+
+/// From how few pages on a delete that was too much for the server is not halved any further.
+const PATHS_ALONE: usize = 64;
+
+impl Engine for Server {
+    fn ready(&mut self, create: bool) -> Result<bool, Failure> {
+        self.look(create)
+    }
+
+    fn want(&mut self, dense: Dense) {
+        self.shape.dense = Some(dense);
+    }
+
+    fn retrieve(&mut self, ids: &[Uuid]) -> Result<Vec<Point>, Failure> {
+        let vectors = self.vectors();
+        let answer = self.link.call(|line| {
+            let request = GetPoints {
+                collection_name: self.collection.clone(),
+                ids: ids.iter().copied().map(convert::id).collect(),
+                with_payload: Some(true.into()),
+                with_vectors: Some(vectors.clone()),
+                ..GetPoints::default()
+            };
+            async move { line.points().get(request).await }
+        });
+        let answer = answer.map_err(|status| self.link.failure("read", &status))?;
+        Ok(answer
+            .result
+            .into_iter()
+            .filter_map(|one| convert::point_of(one.id, one.payload, one.vectors))
+            .collect())
+    }
+
+    fn metas(&mut self, each: &mut dyn FnMut(Point)) -> Result<(), Failure> {
+        let filter = Filter::must([Condition::matches("kind", META.to_owned())]);
+        self.read(&filter, each)
+    }
+
+    fn of_pages(
+        &mut self,
+        wiki: &str,
+        paths: &[&str],
+        each: &mut dyn FnMut(Point),
+    ) -> Result<(), Failure> {
+        self.read(&convert::pages(wiki, paths, &[]), each)
+    }
+
+    fn scroll(&mut self, wiki: &str, each: &mut dyn FnMut(Point)) -> Result<(), Failure> {
+        self.read(&convert::of_wiki(wiki), &mut |point| {
+            if !point.is_meta() {
+                each(point);
+            }
+        })
+    }
+
+    fn upsert(&mut self, points: Vec<Point>) -> Result<Vec<Unfit>, Failure> {
+        self.put(points)
+    }
+
+    fn forget_dense(&mut self, ids: &[Uuid]) -> Result<(), Failure> {
+        for ids in ids.chunks(REQUEST_POINTS) {
+            self.take_off_dense(ids)
+                .map_err(|status| self.link.failure("change", &status))?;
+        }
+        Ok(())
+    }
+
+    fn delete_except(&mut self, wiki: &str, paths: &[&str], keep: &[Uuid]) -> Result<(), Failure> {
+        self.delete_pages(wiki, paths, keep)
+    }
+
+    fn has_dense(&self) -> bool {
+        self.has_dense
+    }
+
+    fn query(&mut self, ask: &Ask<'_>) -> Result<Vec<(f32, Point)>, Failure> {
+        let mut filter = convert::of_wiki(ask.wiki);
+        let only = ask.only.keywords().into_iter();
+        filter
+            .must
+            .extend(only.map(|(field, value)| Condition::matches(field, value.to_owned())));
+        let limit = ask.limit as u64;
+        let words = ask.words.map(|words| {
+            let words = vector_input::Variant::Sparse(convert::sparse(words.clone()));
+            (nearest(words), BM25)
+        });
+        let meaning = ask.meaning.map(|meaning| {
+            let data = meaning.to_vec();
+            (
+                nearest(vector_input::Variant::Dense(DenseVector { data })),
+                DENSE,
+            )
+        });
+        let mut request = QueryPoints {
+            collection_name: self.collection.clone(),
+            limit: Some(limit),
+            with_payload: Some(true.into()),
+            with_vectors: Some(false.into()),
+            ..QueryPoints::default()
+        };
+        match (words, meaning) {
+            (Some(words), Some(meaning)) => {
+                request.prefetch = [words, meaning]
+                    .into_iter()
+                    .map(|(query, using)| PrefetchQuery {
+                        query: Some(query),
+                        using: Some(using.into()),
+                        filter: Some(filter.clone()),
+                        limit: Some(limit),
+                        ..PrefetchQuery::default()
+                    })
+                    .collect();
+                request.query = Some(Query {
+                    variant: Some(query::Variant::Rrf(Rrf {
+                        k: u32::try_from(RRF_K).ok(),
+                        weights: match ask.weights {
+                            // Servers before 1.17 know no weights.
+                            [words, meaning] if words.to_bits() == meaning.to_bits() => Vec::new(),
+                            weights => weights.into(),
+                        },
+                    })),
+                });
+            }
+            (Some((query, using)), None) | (None, Some((query, using))) => {
+                request.query = Some(query);
+                request.using = Some(using.into());
+                request.filter = Some(filter);
+            }
+            (None, None) => return Ok(Vec::new()),
+        }
+        let answer = self.link.call(|line| {
+            let request = request.clone();
+            async move { line.points().query(request).await }
+        });
+        let answer = answer.map_err(|status| self.link.failure("search", &status))?;
+        Ok(answer
+            .result
+            .into_iter()
+            .filter_map(|one| {
+                let point = convert::point_of(one.id, one.payload, None)?;
+                Some((one.score, point))
+            })
+            .collect())
+    }
+
+    /// Nothing to do: each write was waited for.
+    fn flush(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+impl Server {
+    /// Takes no point that is larger.
+    pub(super) fn limit_points_to(&mut self, bytes: usize) {
+        self.most_bytes = bytes;
+    }
+
+    /// Drops the collection, as somebody may behind our back.
+    pub(super) fn drop_collection(&mut self) -> Result<(), tonic::Status> {
+        self.link
+            .call(|line| {
+                let request = qdrant_client::qdrant::DeleteCollection {
+                    collection_name: self.collection.clone(),
+                    ..Default::default()
+                };
+                async move { line.collections().delete(request).await }
+            })
+            .map(drop)
+    }
+
+    /// Makes a collection of this name that is not as ours are.
+    pub(super) fn make_foreign(&mut self) -> Result<(), tonic::Status> {
+        use qdrant_client::qdrant::vectors_config::Config;
+        use qdrant_client::qdrant::{CreateCollection, Distance, VectorParams, VectorsConfig};
+        let params = VectorParams {
+            size: 3,
+            distance: Distance::Cosine.into(),
+            ..VectorParams::default()
+        };
+        let request = CreateCollection {
+            collection_name: self.collection.clone(),
+            vectors_config: Some(VectorsConfig {
+                config: Some(Config::Params(params)),
+            }),
+            ..CreateCollection::default()
+        };
+        self.link
+            .call(|line| {
+                let request = request.clone();
+                async move { line.collections().create(request).await }
+            })
+            .map(drop)
+    }
+}
+
+fn nearest(vector: vector_input::Variant) -> Query {
+    Query {
+        variant: Some(query::Variant::Nearest(VectorInput {
+            variant: Some(vector),
+        })),
+    }
+}

@@ -1,0 +1,447 @@
+//! What is true of a server alone: its limits, its failures, and who shares it.
+
+use std::time::Instant;
+
+use tonic::Code;
+
+use super::super::server::Server;
+use super::*;
+use crate::testing::qdrant_server::{Act, Fault, QdrantServer};
+
+/// The server that the tests of all engines run against too, if it is set.
+const URL_VARIABLE: &str = "WIKI_SYNC_TEST_QDRANT_URL";
+
+impl Place {
+    /// A collection on the server that is set, else on one of the test's own.
+    pub(super) fn server() -> Self {
+        match std::env::var(URL_VARIABLE) {
+            Ok(url) if !url.is_empty() => {
+                let mut place = Self::edge();
+                place.url = url;
+                place.collection = format!("wiki-sync-test-{}", Uuid::new_v4());
+                place
+            }
+            _ => Self::test_server(),
+        }
+    }
+
+    /// A collection on a server that fails as it is told.
+    fn test_server() -> Self {
+        let server = QdrantServer::start();
+        let mut place = Self::edge();
+        place.url = server.url();
+        place.collection = "wiki-sync".into();
+        place.server = Some(server);
+        place
+    }
+
+    fn running(&self) -> &QdrantServer {
+        self.server.as_ref().expect("a server of our own")
+    }
+
+    fn engine(&self) -> Server {
+        let settings = self.settings("wiki-1");
+        Server::new(&settings.url, &settings.server, settings.shape).expect("an engine")
+    }
+
+    fn drop_collection(&self) {
+        self.engine().drop_collection().expect("dropped");
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.url != EDGE_URL && self.server.is_none() {
+            let _ = self.engine().drop_collection();
+        }
+    }
+}
+
+/// A store whose server has little time.
+fn hasty(place: &Place) -> VectorStore {
+    let mut settings = place.settings("wiki-1");
+    settings.server.timeout = Duration::from_millis(700);
+    VectorStore::open(settings, &state(place), None).expect("a store")
+}
+
+fn put_fails(store: &mut VectorStore, epoch: i64, pages: Vec<Page>) -> Failure {
+    let changes: Vec<_> = pages
+        .into_iter()
+        .map(|p| Change::Put(Arc::new(p)))
+        .collect();
+    store.apply(&changes, epoch).expect_err("a failure")
+}
+
+#[test]
+fn every_status_is_told_by_its_kind() {
+    let place = Place::test_server();
+    let mut store = store(&place);
+    store.identity().expect("ready");
+    for (code, kind) in [
+        (Code::Cancelled, FailureKind::Down),
+        (Code::Unknown, FailureKind::Down),
+        (Code::InvalidArgument, FailureKind::Refused),
+        (Code::DeadlineExceeded, FailureKind::Down),
+        (Code::NotFound, FailureKind::Down),
+        (Code::AlreadyExists, FailureKind::Down),
+        (Code::PermissionDenied, FailureKind::Refused),
+        (Code::FailedPrecondition, FailureKind::Down),
+        (Code::Aborted, FailureKind::Down),
+        (Code::OutOfRange, FailureKind::Refused),
+        (Code::Unimplemented, FailureKind::Refused),
+        (Code::Internal, FailureKind::Down),
+        (Code::Unavailable, FailureKind::Down),
+        (Code::DataLoss, FailureKind::Down),
+        (Code::Unauthenticated, FailureKind::Refused),
+    ] {
+        let server = place.running();
+        server.fault(Fault::always("scroll", Act::Refuse(code.into())));
+        let failure = put_fails(&mut store, 1, vec![page("w/a.md", "x")]);
+        assert_eq!(failure.kind, kind, "{code:?}: {failure:?}");
+        assert!(failure.reason.contains("planned failure"), "{failure}");
+        assert!(failure.hint.is_some(), "{code:?}");
+        server.calm();
+    }
+    put(&mut store, 2, vec![page("w/a.md", "x")]);
+    assert_holds(&mut store, &[page("w/a.md", "x")]);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_down() {
+    let mut place = Place::test_server();
+    place.server.as_mut().expect("a server").down();
+    let failure = store(&place).identity().expect_err("down");
+    assert_eq!(failure.kind, FailureKind::Down);
+    assert!(failure.reason.contains("refused"), "{failure}");
+}
+
+#[test]
+fn a_server_that_hangs_is_down_after_a_bounded_time() {
+    let place = Place::test_server();
+    store(&place).identity().expect("ready");
+    place.running().fault(Fault::always("", Act::Hang));
+    let started = Instant::now();
+    let failure = hasty(&place).identity().expect_err("down");
+    assert_eq!(failure.kind, FailureKind::Down);
+    assert!(started.elapsed() >= Duration::from_millis(700));
+}
+
+#[test]
+fn a_server_started_again_is_used_again_without_a_failure() {
+    let mut place = Place::test_server();
+    let mut store = store(&place);
+    put(&mut store, 1, vec![page("w/a.md", "x")]);
+    let server = place.server.as_mut().expect("a server");
+    server.down();
+    server.up();
+    put(&mut store, 2, vec![page("w/a.md", "y")]);
+    assert_holds(&mut store, &[page("w/a.md", "y")]);
+}
+
+#[test]
+fn a_large_load_goes_in_requests_of_bounded_count_and_size() {
+    let place = Place::test_server();
+    let shape = Shape {
+        dense: Some(Dense {
+            dimension: 1536,
+            model: "large".into(),
+        }),
+    };
+    let settings = VectorSettings {
+        shape,
+        ..place.settings("wiki-1")
+    };
+    let mut store = VectorStore::open(settings, &state(&place), None).expect("a store");
+    store.identity().expect("ready");
+    let long = "long text ".repeat(10_000);
+    let points: Vec<Point> = (0..2_000_u16)
+        .map(|n| {
+            let mut dense = vec![0.0; 1536];
+            dense[usize::from(n) % 1536] = 1.0;
+            let payload =
+                serde_json::json!({"wiki": "wiki-1", "path": format!("w/{n}.md"), "text": long});
+            Point {
+                id: Uuid::new_v4(),
+                payload: payload.as_object().expect("an object").clone(),
+                bm25: None,
+                dense: Some(dense),
+            }
+        })
+        .collect();
+    assert!(store.engine.upsert(points).expect("written").is_empty());
+    let mut held = 0;
+    store
+        .engine
+        .scroll("wiki-1", &mut |_| held += 1)
+        .expect("read");
+    assert_eq!(held, 2_000);
+    let seen = place.running().seen();
+    let upserts: Vec<_> = seen.iter().filter(|seen| seen.method == "upsert").collect();
+    assert!(upserts.iter().all(|seen| seen.points <= 256));
+    assert!(upserts.iter().all(|seen| seen.bytes <= (16 << 20) + 1024));
+    assert!(upserts.len() > 12, "{}", upserts.len());
+}
+
+#[test]
+fn a_page_with_a_section_too_large_for_a_request_fails_alone() {
+    let place = Place::test_server();
+    let mut engine = place.engine();
+    engine.limit_points_to(3_000);
+    let mut store = VectorStore::over(Box::new(engine), place.settings("wiki-1"), None);
+    put(
+        &mut store,
+        1,
+        vec![page("w/large.md", "small at first"), page("w/b.md", "old")],
+    );
+    let large = filler(250).replace('w', "한");
+    let changes = [
+        Change::Put(Arc::new(page("w/large.md", &large))),
+        Change::Put(Arc::new(page("w/b.md", "new"))),
+        Change::Put(Arc::new(page("w/c.md", "new"))),
+    ];
+    let outcomes = store.apply(&changes, 2).expect("applied");
+    let failure = outcomes[0].as_ref().expect_err("too large");
+    assert_eq!(failure.kind, FailureKind::Rejected);
+    assert!(failure.reason.contains("w/large.md"), "{failure}");
+    assert!(outcomes[1].is_ok() && outcomes[2].is_ok());
+    assert_holds(
+        &mut store,
+        &[
+            page("w/b.md", "new"),
+            page("w/c.md", "new"),
+            page("w/large.md", "small at first"),
+        ],
+    );
+}
+
+#[test]
+fn a_point_that_the_server_finds_fault_with_costs_its_own_page_only() {
+    let place = Place::test_server();
+    let mut store = store(&place);
+    store.identity().expect("ready");
+    let pages: Vec<Page> = (0..40)
+        .map(|n| page(&format!("w/{n:02}.md"), "x"))
+        .collect();
+    let mut points: Vec<Point> = pages
+        .iter()
+        .flat_map(|page| store.points_of(page))
+        .collect();
+    // Two weights at one index are an error of the request.
+    let bad = points[17].id;
+    points[17].bm25 = Some(crate::embed::Sparse {
+        indices: vec![3, 3],
+        values: vec![1.0, 1.0],
+    });
+    let unfit = store.engine.upsert(points).expect("written");
+    assert_eq!(unfit.len(), 1);
+    assert_eq!(
+        (unfit[0].id, unfit[0].why.kind),
+        (bad, FailureKind::Rejected)
+    );
+    assert_eq!(points_held(&mut store), 39);
+    // Of many that are all at fault it is the collection.
+    let mut wrong: Vec<Point> = pages
+        .iter()
+        .flat_map(|page| store.points_of(page))
+        .collect();
+    for point in &mut wrong {
+        point.dense = Some(vec![1.0]);
+    }
+    let failure = store.engine.upsert(wrong).expect_err("refused");
+    assert_eq!(failure.kind, FailureKind::Refused);
+    assert!(failure.reason.contains("dense"), "{failure}");
+}
+
+fn points_held(store: &mut VectorStore) -> usize {
+    points(store).values().map(Vec::len).sum()
+}
+
+#[test]
+fn a_server_that_stalls_at_large_requests_gets_smaller_ones() {
+    let place = Place::test_server();
+    store(&place).identity().expect("ready");
+    place
+        .running()
+        .fault(Fault::always("upsert", Act::HangAbove(64)));
+    let mut store = hasty(&place);
+    put(&mut store, 1, vec![page("w/a.md", &sections(300, "many"))]);
+    assert_eq!(count(&mut store, "w/a.md"), 300);
+    let seen = place.running().seen();
+    let sizes: Vec<usize> = seen
+        .iter()
+        .filter(|seen| seen.method == "upsert" && seen.points > 1)
+        .map(|seen| seen.points)
+        .collect();
+    assert_eq!(sizes[..3], [256, 128, 64]);
+}
+
+#[test]
+fn a_busy_server_is_asked_again_and_one_that_stays_busy_is_down() {
+    let place = Place::test_server();
+    let mut patient = store(&place);
+    patient.identity().expect("ready");
+    let exhausted = Act::Refuse(Code::ResourceExhausted.into());
+    place.running().fault(Fault::once("upsert", exhausted));
+    put(&mut patient, 1, vec![page("w/a.md", "x")]);
+    place.running().fault(Fault::always("upsert", exhausted));
+    let failure = put_fails(&mut hasty(&place), 2, vec![page("w/a.md", "y")]);
+    assert_eq!(failure.kind, FailureKind::Down);
+}
+
+#[test]
+fn an_answer_that_was_lost_is_asked_for_again_and_nothing_is_held_twice() {
+    let place = Place::test_server();
+    let mut store = store(&place);
+    put(&mut store, 1, vec![page("w/a.md", &sections(3, "x"))]);
+    let server = place.running();
+    server.fault(Fault::once("upsert", Act::DropAfter));
+    server.fault(Fault::once("delete_points", Act::DropAfter));
+    put(&mut store, 2, vec![page("w/a.md", &sections(2, "y"))]);
+    assert_holds(&mut store, &[page("w/a.md", &sections(2, "y"))]);
+}
+
+#[test]
+fn a_write_that_is_only_taken_in_is_not_believed() {
+    let place = Place::test_server();
+    let mut store = store(&place);
+    put(&mut store, 1, vec![page("w/a.md", "x")]);
+    let later = Act::Later(Duration::from_millis(50));
+    for method in ["upsert", "delete_points"] {
+        place.running().fault(Fault::once(method, later));
+        let failure = put_fails(&mut store, 2, vec![labelled("w/a.md", "y", ["r", method])]);
+        assert_eq!(failure.kind, FailureKind::Down, "{method}");
+        assert!(failure.reason.contains("did not apply"), "{failure}");
+    }
+}
+
+#[test]
+fn a_failed_delete_leaves_the_new_points_and_the_next_put_takes_the_old_ones_away() {
+    let place = Place::test_server();
+    let mut store = store(&place);
+    put(&mut store, 1, vec![page("w/a.md", &sections(3, "x"))]);
+    place.running().fault(Fault::once(
+        "delete_points",
+        Act::Refuse(Code::Internal.into()),
+    ));
+    let failure = put_fails(&mut store, 2, vec![page("w/a.md", &sections(2, "y"))]);
+    assert_eq!(failure.kind, FailureKind::Down);
+    assert_eq!(
+        count(&mut store, "w/a.md"),
+        3,
+        "found too often, never not at all"
+    );
+    assert_eq!(store.identity().expect("identity").epoch, 1);
+    put(&mut store, 3, vec![page("w/a.md", &sections(2, "y"))]);
+    assert_holds(&mut store, &[page("w/a.md", &sections(2, "y"))]);
+}
+
+#[test]
+fn a_collection_dropped_behind_our_back_is_another_store() {
+    let place = Place::server();
+    let mut store = store(&place);
+    put(&mut store, 5, vec![page("w/a.md", "x")]);
+    let before = store.identity().expect("identity");
+    place.drop_collection();
+    assert!(!store.is_there().expect("asked"));
+    let after = store.identity().expect("identity");
+    assert!(after.id != before.id && after.epoch == 0);
+    assert!(store.inventory().expect("inventory").is_empty());
+    put(&mut store, 6, vec![page("w/a.md", "x")]);
+    assert_holds(&mut store, &[page("w/a.md", "x")]);
+}
+
+#[test]
+fn a_collection_that_goes_while_we_write_is_down_until_it_is_made_anew() {
+    let place = Place::test_server();
+    let mut store = store(&place);
+    store.identity().expect("ready");
+    place
+        .running()
+        .fault(Fault::once("upsert", Act::Refuse(Code::NotFound.into())));
+    let failure = put_fails(&mut store, 1, vec![page("w/a.md", "x")]);
+    assert_eq!(failure.kind, FailureKind::Down);
+    put(&mut store, 2, vec![page("w/a.md", "x")]);
+}
+
+#[test]
+fn another_programs_collection_is_refused_and_left_alone() {
+    let place = Place::server();
+    place.engine().make_foreign().expect("made");
+    let failure = store(&place).identity().expect_err("refused");
+    assert_eq!(failure.kind, FailureKind::Refused);
+    assert!(failure.reason.contains("another program"), "{failure}");
+    assert!(failure.hint.expect("a hint").contains("vectors.collection"));
+}
+
+#[test]
+fn a_key_that_is_wanted_is_given_and_a_wrong_one_is_told_without_being_shown() {
+    let place = Place::test_server();
+    place.running().want_key("right-key");
+    let with = |key: Option<&str>| {
+        let mut settings = place.settings("wiki-1");
+        settings.server.api_key = key.map(Secret::new);
+        VectorStore::open(settings, &state(&place), None).expect("a store")
+    };
+    with(Some("right-key")).identity().expect("let in");
+    for key in [None, Some("wrong-key")] {
+        let failure = with(key).identity().expect_err("refused");
+        assert_eq!(failure.kind, FailureKind::Refused);
+        assert!(!format!("{failure:?}").contains("wrong-key"));
+        assert!(
+            failure
+                .hint
+                .expect("a hint")
+                .contains("WIKI_SYNC_VECTORS_API_KEY")
+        );
+    }
+    let mut settings = place.settings("wiki-1");
+    settings.server.api_key = Some(Secret::new("line\nbreak"));
+    let failure = VectorStore::open(settings, &state(&place), None).expect_err("no key");
+    assert_eq!(failure.kind, FailureKind::Refused);
+    assert!(!format!("{failure:?}").contains("break"));
+}
+
+#[test]
+fn the_wiki_of_this_checkout_is_found_again_among_others_when_its_state_is_lost() {
+    let place = Place::server();
+    let of = |wiki: &str, belongs: &str| {
+        let mut settings = place.settings(wiki);
+        settings.belongs = belongs.into();
+        settings
+    };
+    let adopted = |belongs: &str| adopted_wiki_id(&of("", belongs), &state(&place)).expect("asked");
+    assert_eq!(adopted("here"), None);
+    for (epoch, wiki, belongs) in [
+        (1, "old", "here"),
+        (3, "mine", "here"),
+        (9, "theirs", "there"),
+    ] {
+        let mut store =
+            VectorStore::open(of(wiki, belongs), &state(&place), None).expect("a store");
+        put(&mut store, epoch, vec![page("w/a.md", "x")]);
+    }
+    assert_eq!(adopted("here").as_deref(), Some("mine"));
+    assert_eq!(adopted("there").as_deref(), Some("theirs"));
+    assert_eq!(adopted("nowhere"), None);
+    // Moved, with its state.
+    let mut moved = VectorStore::open(of("mine", "moved"), &state(&place), None).expect("a store");
+    moved.identity().expect("ready");
+    assert_eq!(adopted("moved").as_deref(), Some("mine"));
+    assert_eq!(adopted("here").as_deref(), Some("old"));
+}
+
+#[test]
+fn a_reader_makes_no_index_and_a_writer_makes_those_that_are_missing() {
+    let place = Place::test_server();
+    let mut writer = store(&place);
+    put(&mut writer, 1, vec![page("w/a.md", "x")]);
+    let made = |place: &Place| {
+        let seen = place.running().seen();
+        seen.iter()
+            .filter(|seen| seen.method == "create_field_index")
+            .count()
+    };
+    assert_eq!(made(&place), point::INDEXED.len());
+    put(&mut writer, 2, vec![page("w/a.md", "y")]);
+    assert_eq!(made(&place), point::INDEXED.len());
+}
