@@ -262,7 +262,6 @@ mod wired {
     use std::path::Path;
     use std::time::Duration;
 
-    use git2::Repository;
     use uuid::Uuid;
 
     use super::Workspace;
@@ -273,7 +272,7 @@ mod wired {
     use crate::outbox::{self, Clock, Outbox, Owner, RedisSettings};
     use crate::state::{Receipts, StateDir, open_db};
     use crate::stores::Store;
-    use crate::stores::git::{GitSettings, GitStore};
+    use crate::stores::git::{self, GitSettings, GitStore};
     use crate::stores::graph::GraphStore;
     use crate::stores::vectors::{
         Question, ServerSettings, VectorSettings, VectorStore, adopted_wiki_id, open_beside,
@@ -310,7 +309,7 @@ mod wired {
     /// Returns a test for what git ignores: what the watch leaves to the scan. Nothing, where git is left alone or the
     /// pages' folder itself is ignored.
     pub(crate) fn ignored_by_git(ws: &Workspace) -> Box<dyn Fn(&str) -> bool> {
-        let repo = Repository::open(&ws.root.path).ok();
+        let repo = git::open_repository(&ws.root.path).ok();
         let repo = repo.filter(|_| ws.root.git && ws.config.git.commit != Commits::Off);
         match repo {
             Some(repo) if repo.is_path_ignored(ws.wiki.pages_dir()) == Ok(false) => {

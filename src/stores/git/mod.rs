@@ -52,6 +52,7 @@ use std::time::Duration;
 use git2::Repository;
 
 pub use self::head::{Differs, HeadPages};
+pub use self::repo::open as open_repository;
 pub use self::work_tree::work_tree;
 
 use self::attributes::Folders;

@@ -25,7 +25,10 @@ const OPERATIONS: [(&str, &str); 8] = [
 
 /// Opens the repository whose work tree is `root`, and no other: neither the environment nor a folder
 /// above is asked.
-pub(super) fn open(root: &Path) -> Result<Repository, Failure> {
+///
+/// # Errors
+/// `Refused` where there is none that we can use, `Down` when it cannot be read.
+pub fn open(root: &Path) -> Result<Repository, Failure> {
     if fs::symlink_metadata(root.join(".git")).is_err() {
         return Err(no_repository(root));
     }
