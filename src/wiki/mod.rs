@@ -5,6 +5,7 @@
 //! No path leads out of the wiki: symbolic links are never followed, not even by a job that names one.
 
 mod read;
+mod scratch;
 mod walk;
 mod write;
 

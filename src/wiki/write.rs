@@ -1,16 +1,17 @@
 //! Writing one page, for `put` and `mv`.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use super::scratch::Scratch;
 use super::{Reading, Wiki};
 use crate::model::{ContentSha, Failure, FailureKind, PagePath};
 
 impl Wiki {
-    /// Writes a page whole: a temporary file beside it, flushed to disk, then renamed over it. Keeps the mode of
-    /// the file it replaces. Writes nothing when the content is the same; returns whether it wrote.
+    /// Writes a page whole: a temporary file, flushed to disk, then renamed over it. Keeps the mode of the file it
+    /// replaces. Writes nothing when the content is the same; returns whether it wrote.
     ///
     /// # Errors
     /// `Rejected` when a link or something else that is no file is in the way, or the path is no page's;
@@ -45,8 +46,9 @@ impl Wiki {
             return Ok(false);
         }
         let permissions = old.map_or_else(new_file_permissions, |meta| meta.permissions());
-        let file = beside(&folder, bytes, permissions).map_err(|e| unwritable(path, &e))?;
-        put_in_place(file, &folder, &target).map_err(|e| unwritable(path, &e))?;
+        Scratch::write(&self.root, &folder, bytes, permissions)
+            .and_then(|scratch| scratch.put(&target))
+            .map_err(|e| unwritable(path, &e))?;
         Ok(true)
     }
 
@@ -70,12 +72,13 @@ impl Wiki {
             Err(e) => return Err(failed(e)),
         };
         let folder = self.root.join(path.folder());
-        let file = beside(&folder, bytes, meta.permissions()).map_err(failed)?;
+        let scratch =
+            Scratch::write(&self.root, &folder, bytes, meta.permissions()).map_err(failed)?;
         match self.read(path) {
             Reading::Page { sha, .. } if sha == old => {}
             Reading::Page { .. } | Reading::Absent | Reading::Bad { .. } => return Err(changed()),
         }
-        put_in_place(file, &folder, &target).map_err(failed)
+        scratch.put(&target).map_err(failed)
     }
 
     /// Renames a page's file, making the folders it needs; never over anything that is there.
@@ -142,27 +145,6 @@ impl Wiki {
 fn unwritable(path: &PagePath, error: &io::Error) -> Failure {
     let doing = format!("cannot write page {:?}", path.as_str());
     Failure::from_error(FailureKind::Down, &doing, error)
-}
-
-/// Writes a temporary file in a folder and brings it to the disk.
-fn beside(
-    folder: &Path,
-    bytes: &[u8],
-    permissions: fs::Permissions,
-) -> io::Result<tempfile::NamedTempFile> {
-    let mut file = tempfile::Builder::new()
-        .prefix(".wiki-sync-")
-        .suffix(".tmp")
-        .tempfile_in(folder)?;
-    file.write_all(bytes)?;
-    file.as_file().set_permissions(permissions)?;
-    file.as_file().sync_all()?;
-    Ok(file)
-}
-
-fn put_in_place(file: tempfile::NamedTempFile, folder: &Path, target: &Path) -> io::Result<()> {
-    file.persist(target).map_err(|e| e.error)?;
-    File::open(folder)?.sync_all()
 }
 
 fn is_same_file(old: &Path, new: &fs::Metadata) -> bool {

@@ -11,6 +11,8 @@ use crate::wiki::Wiki;
 const POINTS: &[&str] = &[
     "mv.journal",
     "mv.renamed",
+    "page.flushed#1",
+    "page.flushed#2",
     "mv.written#1",
     "mv.written#2",
     "mv.written#3",
@@ -385,6 +387,9 @@ fn killed_after_any_step_the_same_command_finishes_it() {
         let before = commits(&wiki);
         let args = ["mv", "old.md", "sub/new.md"];
         assert!(wiki.killed_at(point, &args), "{point} is passed");
+        // The user's `git add -A` finds pages only.
+        let untracked = wiki.git(&["ls-files", "--others", "--exclude-standard"]);
+        assert!(!untracked.contains(".tmp"), "{point}: {untracked}");
         if *point == "mv.journal_removed" {
             wiki.ws(&args).code(1);
         } else {
@@ -398,6 +403,11 @@ fn killed_after_any_step_the_same_command_finishes_it() {
             !wiki.root().join(".wiki-sync/move.json").exists(),
             "{point}"
         );
+        // The next one that writes removes what the killed one was writing.
+        if point.starts_with("page.flushed") {
+            let left = fs::read_dir(wiki.root().join(".wiki-sync/tmp")).unwrap();
+            assert_eq!(left.count(), 0, "{point}");
+        }
         wiki.drain();
         wiki.assert_in_sync();
         assert_eq!((broken(&wiki), commits(&wiki)), (0, before + 1), "{point}");

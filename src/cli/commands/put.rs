@@ -43,6 +43,7 @@ pub(super) fn run(args: &PutArgs, cx: &mut Context) -> Result<Exit, CommandError
         return Err(CommandError::new("stdin is empty")
             .hint("nothing was written; --allow-empty writes an empty page"));
     }
+    ws.state.create()?;
     let written = ws.wiki.write(&path, &bytes)?;
     fail::fail_point!("put.written");
     let enqueued = enqueue::announce(&ws, std::slice::from_ref(&path), &args.labels.labels())
