@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::error::CommandError;
+use super::exit::Exit;
 use super::root::{self, Root};
 use crate::config::{Commits, Config, FILE_NAME, Layers};
 use crate::engine::Parts;
@@ -223,14 +224,31 @@ pub(crate) fn settings(
     Ok((root, Config::from_layers(&layers)?))
 }
 
+/// Returns the settings file's text; `None` where there is none. Only a file is opened: a FIFO would never end.
 fn read_file(path: &Path) -> Result<Option<String>, CommandError> {
-    match std::fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
+    let read = |path: &Path| {
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(std::io::Error::other("it is not a file"));
+        }
+        std::fs::read(path)
+    };
+    let refused = |error: CommandError| {
+        let hint = "settings are a text file in UTF-8; moved away, the defaults hold, and `wiki-sync init` writes them down";
+        Err(error.exit(Exit::Refused).hint(hint))
+    };
+    match read(path) {
+        Ok(bytes) => match String::from_utf8(bytes) {
+            Ok(text) => Ok(Some(text)),
+            Err(_) => refused(CommandError::new(format!(
+                "{} is not UTF-8",
+                path.display()
+            ))),
+        },
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(CommandError::caused(
-            format!("cannot read {}", path.display()),
-            &e,
-        )),
+        Err(e) => {
+            let doing = format!("cannot read {}", path.display());
+            refused(CommandError::caused(doing, &e))
+        }
     }
 }
 
@@ -345,7 +363,11 @@ mod wired {
         } else {
             // The database was lost: the points that are there keep their wiki's id, else they would be
             // nobody's and stay for good.
-            let adopted = adopted_wiki_id(url, &ws.state, settings.wait)?;
+            let adopted = match adopted_wiki_id(url, &ws.state, settings.wait) {
+                Ok(adopted) => adopted,
+                // The others go on without them.
+                Err(why) => return Ok(VectorStore::unusable(settings, why)),
+            };
             receipts.meta(WIKI_ID, || {
                 adopted.unwrap_or_else(|| Uuid::new_v4().to_string())
             })?

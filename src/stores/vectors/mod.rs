@@ -6,6 +6,7 @@
 //! | `engine.rs` | what an engine must be able to do |
 //! | `edge/`, `turn.rs` | Qdrant Edge in this process, and whose turn it is with it |
 //! | `search.rs` | from a query to pages |
+//! | `unusable.rs` | an engine that is none, with the reason |
 //!
 //! A put writes the page's points first and deletes its other points after: killed between the two, the page
 //! is found twice, never not at all, and the next put takes away what is left over.
@@ -22,6 +23,7 @@ mod search;
 mod tests;
 #[cfg(feature = "edge")]
 mod turn;
+mod unusable;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -32,7 +34,9 @@ use uuid::Uuid;
 pub use self::search::Hit;
 
 use self::engine::Engine;
+
 use self::point::{Digests, Meta, Owner, Point, SCHEMA, points_of};
+use self::unusable::Unusable;
 use super::{Applied, Holding, Identity, Outcome, Store, Tally};
 use crate::embed::{PASSAGE_VERSION, bm25};
 use crate::model::markdown::PARSER_VERSION;
@@ -147,6 +151,13 @@ impl VectorStore {
     pub fn open(settings: VectorSettings, state: &StateDir) -> Result<Self, Failure> {
         let engine = open_engine(&settings.url, state, settings.wait)?;
         Ok(Self::over(engine, settings))
+    }
+
+    /// Makes the vectors of a wiki whose id cannot be learned, for this reason: each use of them fails with it, and nothing
+    /// is touched, while the other stores are served.
+    #[must_use]
+    pub fn unusable(settings: VectorSettings, why: Failure) -> Self {
+        Self::over(Box::new(Unusable(why)), settings)
     }
 
     fn over(engine: Box<dyn Engine>, settings: VectorSettings) -> Self {
