@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-pub use db::{db_failure, open_db, open_outbox_db, with_write};
+pub use db::{db_failure, open_db, open_outbox_db, outbox_failure, with_write};
 pub use hints::Taken;
 pub use lock::CheckoutLock;
 pub(crate) use lock::lock_file;
