@@ -196,7 +196,9 @@ impl<'a> Run<'a> {
                     begun = true;
                     if outage.closed().is_some() {
                         let subject = Subject::Drain;
-                        parts.alerts.note(&Event::Back { subject }, Timestamp::now());
+                        parts
+                            .alerts
+                            .note(&Event::Back { subject }, Timestamp::now());
                     }
                     outage.proved();
                     if let Next::Wait(wait) = next {

@@ -471,7 +471,15 @@ fn assert_counts_what_comes_meanwhile(wiki: &Wiki) {
     assert_eq!((&report["dlq"], &report["dead"]), (&json!(1), &json!(1)));
     assert_adds_up(wiki, &report);
     let n = |name: &str| report[name].as_u64().unwrap();
-    let parts = ["processed", "merged", "dlq", "waiting", "delayed", "in_flight", "held"];
+    let parts = [
+        "processed",
+        "merged",
+        "dlq",
+        "waiting",
+        "delayed",
+        "in_flight",
+        "held",
+    ];
     assert_eq!(n("enqueued"), parts.map(n).iter().sum::<u64>(), "{report}");
 }
 
