@@ -97,7 +97,7 @@ pub fn drain(
 }
 
 /// Notes that nothing can be done for want of what no drain can do without.
-pub(super) fn note_away(parts: &mut Parts, failure: &Failure) {
+fn note_away(parts: &mut Parts, failure: &Failure) {
     let event = Event::Away {
         subject: Subject::Drain,
         failure: failure.clone(),

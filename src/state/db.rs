@@ -286,3 +286,29 @@ fn failure(doing: &str, error: &Error, of: &Kind) -> Failure {
     }
     failure
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    #[test]
+    fn what_is_damaged_in_use_is_named_by_its_file_and_a_full_disk_says_so() {
+        let error = |code| Error::SqliteFailure(ffi::Error::new(code), None);
+        let damaged = error(ffi::SQLITE_CORRUPT);
+        for (failure, file) in [
+            (db_failure("x", &damaged), "move .wiki-sync/wiki.db* away"),
+            (
+                outbox_failure("x", &damaged),
+                "move .wiki-sync/outbox.db* away",
+            ),
+        ] {
+            assert_eq!(failure.kind, FailureKind::Refused);
+            assert!(failure.hint.expect("a hint").starts_with(file));
+        }
+        let full = db_failure("x", &error(ffi::SQLITE_FULL));
+        assert_eq!(full.kind, FailureKind::Down);
+        assert_eq!(full.hint.as_deref(), Some("free some space"));
+    }
+}

@@ -199,4 +199,11 @@ mod tests {
         let untrusted = RedisError::from(io::Error::from(io::ErrorKind::InvalidData));
         assert_eq!(failure("x", "y", &untrusted).kind, Refused);
     }
+
+    #[test]
+    fn a_replica_is_told_as_one() {
+        let error = said("READONLY You can't write against a read only replica.");
+        let hint = failure("cannot claim jobs", "h", &error).hint;
+        assert!(hint.expect("a hint").contains("the primary's address"));
+    }
 }
