@@ -5,7 +5,7 @@ use std::error::Error;
 use super::exit::Exit;
 use crate::config::{ConfigError, Origin};
 use crate::hooks::HooksError;
-use crate::model::{Failure, FailureKind};
+use crate::model::{Failure, FailureKind, causes};
 
 /// What ends a command early.
 #[derive(Debug)]
@@ -33,14 +33,9 @@ impl CommandError {
 
     /// Makes an error of what was being done and what stopped it, with its causes.
     pub(crate) fn caused(doing: impl Into<String>, by: &(dyn Error + 'static)) -> Self {
-        let mut causes = Vec::new();
-        let mut cause = Some(by);
-        while let Some(by) = cause {
-            causes.push(by.to_string());
-            cause = by.source();
-        }
+        let doing = doing.into();
         Self {
-            causes,
+            causes: causes(&doing, by),
             ..Self::new(doing)
         }
     }

@@ -27,8 +27,12 @@ impl From<Exit> for ExitCode {
     }
 }
 
+fn any_of(troubles: &[Trouble], kinds: &[&str]) -> bool {
+    troubles.iter().any(|trouble| kinds.contains(&trouble.kind))
+}
+
 fn any_refused(troubles: &[Trouble]) -> bool {
-    troubles.iter().any(|trouble| trouble.kind == "refused")
+    any_of(troubles, &["refused"])
 }
 
 impl Exit {
@@ -53,9 +57,9 @@ impl Exit {
             Self::NeedsPerson
         } else if any_refused(&report.unread) {
             Self::Refused
-        } else if !report.unread.is_empty() {
+        } else if any_of(&report.unread, &["transient", "rejected"]) {
             Self::Error
-        } else if report.waiting > 0 {
+        } else if report.waiting > 0 || !report.unread.is_empty() {
             Self::Held
         } else if report.in_sync {
             Self::Ok
@@ -121,7 +125,11 @@ mod tests {
         };
         assert_eq!(report(vec![], 0, &[], 0, true), Exit::Ok);
         assert_eq!(report(vec![], 0, &[], 1, false), Exit::Held);
-        assert_eq!(report(vec![], 0, &["down"], 1, false), Exit::Error);
+        assert_eq!(report(vec![], 0, &["down"], 0, false), Exit::Held);
+        assert_eq!(
+            report(vec![], 0, &["down", "rejected"], 1, false),
+            Exit::Error
+        );
         assert_eq!(report(vec![], 0, &["refused"], 0, false), Exit::Refused);
         assert_eq!(report(vec![], 1, &["refused"], 0, false), Exit::NeedsPerson);
         assert_eq!(

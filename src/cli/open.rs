@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::error::CommandError;
+use super::exit::Exit;
 use super::root::{self, Root};
 use crate::config::{Commits, Config, FILE_NAME, Layers};
 use crate::engine::Parts;
@@ -228,14 +229,31 @@ pub(crate) fn settings(
     Ok((root, Config::from_layers(&layers)?))
 }
 
+/// Returns the settings file's text; `None` where there is none. Only a file is opened: a FIFO would never end.
 fn read_file(path: &Path) -> Result<Option<String>, CommandError> {
-    match std::fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
+    let read = |path: &Path| {
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(std::io::Error::other("it is not a file"));
+        }
+        std::fs::read(path)
+    };
+    let refused = |error: CommandError| {
+        let hint = "settings are a text file in UTF-8; moved away, the defaults hold, and `wiki-sync init` writes them down";
+        Err(error.exit(Exit::Refused).hint(hint))
+    };
+    match read(path) {
+        Ok(bytes) => match String::from_utf8(bytes) {
+            Ok(text) => Ok(Some(text)),
+            Err(_) => refused(CommandError::new(format!(
+                "{} is not UTF-8",
+                path.display()
+            ))),
+        },
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(CommandError::caused(
-            format!("cannot read {}", path.display()),
-            &e,
-        )),
+        Err(e) => {
+            let doing = format!("cannot read {}", path.display());
+            refused(CommandError::caused(doing, &e))
+        }
     }
 }
 
@@ -275,8 +293,8 @@ mod wired {
     use crate::stores::git::{self, GitSettings, GitStore};
     use crate::stores::graph::GraphStore;
     use crate::stores::vectors::{
-        Question, ServerSettings, VectorSettings, VectorStore, adopted_wiki_id, open_beside,
-        put_in_place,
+        EDGE_URL, Question, ServerSettings, VectorSettings, VectorStore, adopted_wiki_id,
+        open_beside, put_in_place,
     };
 
     /// How long a search waits for the provider.
@@ -351,7 +369,15 @@ mod wired {
     }
 
     fn vector_store(ws: &Workspace) -> Result<VectorStore, Failure> {
-        VectorStore::open(vector_settings(ws)?, &ws.state, embeddings(ws)?)
+        match vector_settings(ws) {
+            Ok(settings) => VectorStore::open(settings, &ws.state, embeddings(ws)?),
+            // Whose points they are only they can tell, and they cannot be read. The others go on without them.
+            Err(why) if ws.config.vectors.url == EDGE_URL => {
+                let settings = VectorSettings::embedded(String::new(), String::new());
+                Ok(VectorStore::unusable(settings, why))
+            }
+            Err(why) => Err(why),
+        }
     }
 
     fn vector_settings(ws: &Workspace) -> Result<VectorSettings, Failure> {

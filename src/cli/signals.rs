@@ -1,27 +1,53 @@
 //! Signals that ask a long run to stop.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag::{register, register_conditional_shutdown};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithRawSiginfo;
+use signal_hook::low_level::exit;
 
 use super::error::CommandError;
 use crate::engine::drain::Stop;
+use crate::state::StateDir;
 
-/// Lets SIGINT, SIGTERM and SIGHUP ask for a stop; the second one ends the process at once. One that whoever started us
-/// told us to ignore (`nohup`, a shell's `&`) stays ignored.
-pub(super) fn stop_on_signals() -> Result<Stop, CommandError> {
+/// Lets SIGINT, SIGTERM and SIGHUP ask for a stop; the second one ends the process at once, and takes off the mark of the
+/// page in hand first: it is known who ended it, and it was not the page. One that whoever started us told us to ignore
+/// (`nohup`, a shell's `&`) stays ignored.
+pub(super) fn stop_on_signals(state: &StateDir) -> Result<Stop, CommandError> {
     let stop = Stop::default();
-    let ignored = ignored();
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        if ignored & (1 << (signal - 1)) != 0 {
-            continue;
-        }
-        register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop.0))
-            .and_then(|_| register(signal, Arc::clone(&stop.0)))
-            .map_err(|e| CommandError::caused("cannot listen to signals", &e))?;
-    }
+    listen(&stop, state).map_err(|e| CommandError::caused("cannot listen to signals", &e))?;
     Ok(stop)
+}
+
+fn listen(stop: &Stop, state: &StateDir) -> io::Result<()> {
+    let ignored = ignored();
+    let signals = [SIGINT, SIGTERM, SIGHUP];
+    let signals = signals.map(|signal| (signal, ignored & (1 << (signal - 1)) == 0));
+    let heard = signals.into_iter().filter(|(_, heard)| *heard);
+    let heard: Vec<_> = heard.map(|(signal, _)| signal).collect();
+    let leaving = Arc::new(AtomicBool::new(false));
+    for &signal in &heard {
+        // For a disk that does not even let the mark go.
+        register_conditional_shutdown(signal, 128 + signal, Arc::clone(&leaving))?;
+        register(signal, Arc::clone(&stop.0))?;
+    }
+    // What counts each, however quickly one follows the other.
+    let mut signals = SignalsInfo::<WithRawSiginfo>::new(&heard)?;
+    let state = state.clone();
+    let wait = move || {
+        if let Some(last) = signals.forever().nth(1) {
+            leaving.store(true, Ordering::Relaxed);
+            let _ = state.clear_own_mark();
+            exit(128 + last.si_signo);
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(wait)?;
+    Ok(())
 }
 
 /// Returns the signals that are ignored, a bit for each; none where the system does not tell.

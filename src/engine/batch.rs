@@ -90,11 +90,14 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
             let poison = Failure::new(
                 FailureKind::Rejected,
                 format!("page {:?} killed its worker {POISON} times", path.as_str()),
-            );
+            )
+            .hint("each time the process ended abruptly (killed, out of memory, a crash) with this page alone in hand; `wiki-sync dlq retry` gives it three more tries");
             let end = self.fail(&claim, None, content, &poison);
             let settle = self.count(&claim, end);
             self.run
                 .end_jobs(self.parts, vec![(claim, settle)], self.now)?;
+            // The letter remembers it; a person who says so has it tried anew.
+            self.parts.receipts.forget_deaths(&path)?;
             return Ok(None);
         }
         self.parts.state.set_mark(&path, &version)?;

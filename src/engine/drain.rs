@@ -91,17 +91,21 @@ pub fn drain(
         // Whatever it was waiting for when it was told to stop.
         run.report.stopped = true;
     } else if let Err(failure) = ended {
-        let event = Event::Away {
-            subject: Subject::Drain,
-            failure: failure.clone(),
-        };
-        let now = Timestamp::now();
-        parts.alerts.note(&event, now);
+        note_away(parts, &failure);
         // There is no report to put its troubles in; `status` tells them.
-        parts.alerts.end(now, END_WAIT);
+        parts.alerts.end(Timestamp::now(), END_WAIT);
         return Err(failure);
     }
     run.finish(parts, started)
+}
+
+/// Notes that nothing can be done for want of what no drain can do without.
+fn note_away(parts: &mut Parts, failure: &Failure) {
+    let event = Event::Away {
+        subject: Subject::Drain,
+        failure: failure.clone(),
+    };
+    parts.alerts.note(&event, Timestamp::now());
 }
 
 /// What is to be done after a step.
@@ -196,12 +200,20 @@ impl<'a> Run<'a> {
                 Ok(Next::End) => return Ok(()),
                 Ok(next) => {
                     begun = true;
+                    if outage.closed().is_some() {
+                        let subject = Subject::Drain;
+                        parts
+                            .alerts
+                            .note(&Event::Back { subject }, Timestamp::now());
+                    }
                     outage.proved();
                     if let Next::Wait(wait) = next {
                         std::thread::sleep(wait);
                     }
                 }
                 Err(failure) if failure.kind == FailureKind::Down && self.options.wait => {
+                    // From the first time on, so that it is told once the schedule is used up.
+                    note_away(parts, &failure);
                     outage.shut(failure.clone(), &parts.policy, Timestamp::now());
                     let probe = match outage.probe_at() {
                         Some(probe) if !outage.is_given_up(&parts.policy) => probe,
@@ -335,7 +347,6 @@ impl<'a> Run<'a> {
         let max = usize::try_from(left).unwrap_or(usize::MAX).min(BATCH);
         let claims = parts.outbox.claim(max, LEASE, now)?;
         fail::fail_point!("drain.claimed");
-        self.report.enqueued += claims.read;
         self.report.merged += claims.merged;
         self.report.dlq += claims.buried;
         if claims.jobs.is_empty() {
@@ -345,7 +356,8 @@ impl<'a> Run<'a> {
         self.claimed += claims.jobs.len() as u64;
         let mut rest = Vec::with_capacity(claims.jobs.len());
         for claim in claims.jobs {
-            if claim.recoveries == 0 {
+            // Told to stop, nothing more is looked at: it is given back below.
+            if claim.recoveries == 0 || self.options.stop.is_wished() {
                 rest.push(claim);
             } else {
                 rest.extend(Visit::new(self, parts).suspect(claim)?);
@@ -393,10 +405,15 @@ impl<'a> Run<'a> {
         let counts = parts.outbox.counts(Timestamp::now())?;
         let mut report = std::mem::replace(&mut self.report, empty(parts));
         self.news |= report.dlq > 0;
-        report.enqueued += counts.unread;
         report.held = counts.held;
         report.waiting = counts.waiting;
+        report.delayed = counts.delayed;
+        report.in_flight = counts.in_flight;
         report.dead = counts.dead;
+        // Others put jobs in at any time: only where each ended tells how many there were.
+        let ended = report.processed + report.merged + report.dlq;
+        let left = counts.waiting + counts.delayed + counts.in_flight + counts.held;
+        report.enqueued = ended + left;
         for store in &parts.stores {
             let tally = store.tally();
             let told = self.told.entry(store.name()).or_default();

@@ -12,7 +12,7 @@ use super::report::{gather, trouble};
 use super::scan::Scan;
 use super::{Parts, Progress};
 use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
-use crate::outbox::{Claimed, Enqueued, Settle};
+use crate::outbox::{Claimed, Settle};
 use crate::state::{CheckoutLock, Taken};
 
 /// Jobs handed to the outbox at a time while scanning.
@@ -49,9 +49,6 @@ impl Run<'_> {
         let hints = parts.state.take_hints()?;
         // Where HEAD cannot be compared, the scan finds what hints meant; without a scan they stay.
         let _ = announce::catch_up(parts, hints.is_some(), now);
-        let counts = parts.outbox.counts(now)?;
-        // Lines that nobody has read are counted when they are, or at the end.
-        self.report.enqueued = counts.waiting - counts.unread + counts.delayed + counts.held;
         if self.options.scan {
             self.scan(parts, now, progress)?;
             if let Some(hints) = hints {
@@ -69,7 +66,7 @@ impl Run<'_> {
     ) -> Result<(), Failure> {
         let letters = parts.outbox.dead()?;
         let mut jobs: Vec<Job> = Vec::new();
-        let mut enqueued = Enqueued::default();
+        let mut merged = 0;
         let gates = self.gates.iter();
         let open: Vec<StoreName> = gates
             .filter(|(_, gate)| gate.closed().is_none())
@@ -104,10 +101,7 @@ impl Run<'_> {
         let mut enqueue = |jobs: &mut Vec<Job>| -> Result<(), Failure> {
             // An outbox that takes no more must still be emptied; then it is scanned again.
             match outbox.enqueue(jobs, now) {
-                Ok(some) => {
-                    enqueued.new += some.new;
-                    enqueued.merged += some.merged;
-                }
+                Ok(some) => merged += some.merged,
                 Err(failure) if failure.kind == FailureKind::Down && was_waiting => {
                     full = Some(failure);
                 }
@@ -141,8 +135,7 @@ impl Run<'_> {
             self.unscanned = Some(failure);
         }
         self.report.scanned = findings.pages;
-        self.report.enqueued += enqueued.new + enqueued.merged;
-        self.report.merged += enqueued.merged;
+        self.report.merged += merged;
         self.report.skipped.clone_from(&findings.skipped);
         parts
             .receipts

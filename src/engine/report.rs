@@ -12,8 +12,8 @@ pub use crate::wiki::Skipped;
 pub struct DrainReport {
     /// Pages the scan looked at.
     pub scanned: u64,
-    /// Jobs that this drain found waiting or enqueued itself, and lines that producers wrote while it ran. Each is
-    /// processed, merged, a dead letter, or still there at the end.
+    /// Jobs that this drain found waiting, enqueued itself, or that came while it ran: `processed` + `merged` + `dlq` +
+    /// `waiting` + `delayed` + `in_flight` + `held`.
     pub enqueued: u64,
     /// Jobs ended with all stores holding the page.
     pub processed: u64,
@@ -45,6 +45,10 @@ pub struct DrainReport {
     pub stopped: bool,
     /// Jobs that could be claimed at the end, and were not.
     pub waiting: u64,
+    /// Jobs that wait for their time, at the end.
+    pub delayed: u64,
+    /// Jobs in a worker's hands, at the end.
+    pub in_flight: u64,
     /// Pages that graph and vectors forgot, as the settings no longer count them.
     pub forgotten: u64,
     /// Dead letters that this drain dropped to keep their bounds.

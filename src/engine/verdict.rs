@@ -30,10 +30,7 @@ impl Visit<'_, '_, '_> {
         fail::fail_point!("drain.before_settle");
         // First, so that no kill leaves a page's letter without its job.
         match self.parts.outbox.enqueue(&onward, self.now) {
-            Ok(done) => {
-                self.run.report.enqueued += done.new + done.merged;
-                self.run.report.merged += done.merged;
-            }
+            Ok(done) => self.run.report.merged += done.merged,
             // An outbox that is full must still be emptied; the next scan finds what the other stores owe.
             Err(failure) => self.run.note(None, None, &failure),
         }

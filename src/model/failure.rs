@@ -1,7 +1,6 @@
 //! Every trouble is one of six kinds, and the kind decides what becomes of the job.
 
 use std::error::Error;
-use std::fmt::Write as _;
 
 /// What kind of trouble it is. Matched exhaustively wherever it is decided upon: a new kind does not
 /// compile until someone decides.
@@ -20,6 +19,32 @@ pub enum FailureKind {
     Transient,
     /// This page can never be applied as it is. Goes to the dead letters at once.
     Rejected,
+}
+
+/// Returns an error and its causes, outermost first, each that says more than `doing` and those before it.
+#[must_use]
+pub fn causes(doing: &str, error: &(dyn Error + 'static)) -> Vec<String> {
+    let mut causes: Vec<String> = Vec::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let text = error.to_string();
+        let mut said = causes.iter().map(String::as_str).chain([doing]);
+        // SQLite's says its number before the same words.
+        let own = match text
+            .strip_prefix("Error code ")
+            .and_then(|rest| rest.split_once(": "))
+        {
+            Some((_, words)) => words,
+            None => &text,
+        };
+        let is_new = !said.any(|said| said.contains(own));
+        drop(said);
+        if is_new {
+            causes.push(text);
+        }
+        next = error.source();
+    }
+    causes
 }
 
 /// A trouble with its kind, its reason for people, and the next thing to do where one is known.
@@ -48,18 +73,11 @@ impl Failure {
     /// Makes a failure of a kind from what was being done and the error that stopped it, with its causes.
     #[must_use]
     pub fn from_error(kind: FailureKind, doing: &str, error: &(dyn Error + 'static)) -> Self {
-        let mut reason = String::from(doing);
-        let mut cause = Some(error);
-        while let Some(error) = cause {
-            write!(
-                reason,
-                "{}{error}",
-                if reason.is_empty() { "" } else { ": " }
-            )
-            .expect("writing to a string cannot fail");
-            cause = error.source();
+        let mut parts = causes(doing, error);
+        if !doing.is_empty() {
+            parts.insert(0, doing.into());
         }
-        Self::new(kind, reason)
+        Self::new(kind, parts.join(": "))
     }
 
     /// Returns the failure with a hint.
@@ -67,5 +85,53 @@ impl Failure {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Says(&'static str, #[source] Option<Box<Says>>);
+
+    fn chain(texts: &[&'static str]) -> Option<Box<Says>> {
+        let (first, rest) = texts.split_first()?;
+        Some(Box::new(Says(first, chain(rest))))
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        for (texts, told) in [
+            (
+                &["refused (os error 111)", "refused (os error 111)"][..],
+                "cannot: refused (os error 111)",
+            ),
+            (
+                &[
+                    "database or disk is full",
+                    "Error code 13: database or disk is full",
+                ],
+                "cannot: database or disk is full",
+            ),
+            (
+                &["disk I/O error", "Error code 3338: I/O error in the log"],
+                "cannot: disk I/O error: Error code 3338: I/O error in the log",
+            ),
+            (
+                &["cannot", "inner", "innermost"],
+                "cannot: inner: innermost",
+            ),
+        ] {
+            let error = chain(texts).expect("an error");
+            let failure = Failure::from_error(FailureKind::Down, "cannot", &*error);
+            assert_eq!(failure.reason, told);
+        }
+        let error = chain(&["alone"]).expect("an error");
+        assert_eq!(
+            Failure::from_error(FailureKind::Down, "", &*error).reason,
+            "alone"
+        );
     }
 }

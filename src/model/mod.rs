@@ -14,7 +14,7 @@ mod sha;
 mod store_name;
 mod time;
 
-pub use failure::{Failure, FailureKind};
+pub use failure::{Failure, FailureKind, causes};
 pub use identity::Identity;
 pub use job::{Job, JobError, Labels};
 pub use page::{Change, Page};

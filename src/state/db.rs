@@ -10,6 +10,8 @@ use crate::model::{Failure, FailureKind};
 
 /// What a file of ours is.
 struct Kind {
+    /// The file's name.
+    name: &'static str,
     /// The file's `application_id`.
     id: i32,
     /// Each takes the schema one version up; `user_version` counts those applied.
@@ -20,6 +22,7 @@ struct Kind {
 
 /// `wiki.db`: "wsyn" in ASCII.
 const WIKI: Kind = Kind {
+    name: "wiki.db",
     id: 0x7773_796e,
     migrations: &[concat!(
         include_str!("schema/001_state.sql"),
@@ -32,6 +35,7 @@ const WIKI: Kind = Kind {
 
 /// `outbox.db`: "wsyo". A file of its own, so that whoever enqueues waits for no graph that is being written.
 const OUTBOX: Kind = Kind {
+    name: "outbox.db",
     id: 0x7773_796f,
     migrations: &[include_str!("schema/001_outbox.sql")],
     without: "the next drain finds every page that waits; dead letters in it are gone",
@@ -214,7 +218,11 @@ pub fn with_write<T>(
         tx.commit()?;
         Ok(value)
     };
-    run().map_err(|e| db_failure(doing, &e))
+    let done = run();
+    done.map_err(|e| match db.path() {
+        Some(path) if path.ends_with(OUTBOX.name) => outbox_failure(doing, &e),
+        Some(_) | None => db_failure(doing, &e),
+    })
 }
 
 /// As [`with_write`], for what may as well be lost or left: it waits neither for the disk nor for a neighbour who writes.
@@ -236,9 +244,19 @@ pub(super) fn with_light_write<T>(
     done
 }
 
-/// Sorts an SQLite error into its kind. None of them judges a page.
+/// Sorts an SQLite error of `wiki.db` into its kind. None of them judges a page.
 #[must_use]
 pub fn db_failure(doing: &str, error: &Error) -> Failure {
+    failure(doing, error, &WIKI)
+}
+
+/// As [`db_failure`], of `outbox.db`.
+#[must_use]
+pub fn outbox_failure(doing: &str, error: &Error) -> Failure {
+    failure(doing, error, &OUTBOX)
+}
+
+fn failure(doing: &str, error: &Error, of: &Kind) -> Failure {
     let kind = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => FailureKind::Busy,
         Some(
@@ -261,7 +279,37 @@ pub fn db_failure(doing: &str, error: &Error) -> Failure {
         other => Failure::from_error(kind, doing, other),
     };
     if kind == FailureKind::Refused {
-        return failure.hint("move .wiki-sync away: the next drain rebuilds it from the files");
+        let (name, without) = (of.name, of.without);
+        return failure.hint(format!("move .wiki-sync/{name}* away: {without}"));
+    }
+    if error.sqlite_error_code() == Some(ErrorCode::DiskFull) {
+        return failure.hint("free some space");
     }
     failure
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    #[test]
+    fn what_is_damaged_in_use_is_named_by_its_file_and_a_full_disk_says_so() {
+        let error = |code| Error::SqliteFailure(ffi::Error::new(code), None);
+        let damaged = error(ffi::SQLITE_CORRUPT);
+        for (failure, file) in [
+            (db_failure("x", &damaged), "move .wiki-sync/wiki.db* away"),
+            (
+                outbox_failure("x", &damaged),
+                "move .wiki-sync/outbox.db* away",
+            ),
+        ] {
+            assert_eq!(failure.kind, FailureKind::Refused);
+            assert!(failure.hint.expect("a hint").starts_with(file));
+        }
+        let full = db_failure("x", &error(ffi::SQLITE_FULL));
+        assert_eq!(full.kind, FailureKind::Down);
+        assert_eq!(full.hint.as_deref(), Some("free some space"));
+    }
 }

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io;
+use std::sync::atomic::Ordering;
 
 use super::StateDir;
 use crate::model::{Failure, FailureKind, PagePath};
@@ -15,6 +16,7 @@ impl StateDir {
     /// `Down` when it cannot be written.
     pub fn set_mark(&self, path: &PagePath, version: &str) -> Result<(), Failure> {
         let text = format!("{version}\n{path}");
+        self.marked.store(true, Ordering::SeqCst);
         fs::write(self.mark(), text).map_err(|e| self.mark_failure(&e))
     }
 
@@ -23,6 +25,23 @@ impl StateDir {
     /// # Errors
     /// `Down` when it cannot be removed.
     pub fn clear_mark(&self) -> Result<(), Failure> {
+        self.remove_mark()?;
+        self.marked.store(false, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Takes the mark off if this process set it; for another thread, before it ends the process.
+    ///
+    /// # Errors
+    /// `Down` when it cannot be removed.
+    pub fn clear_own_mark(&self) -> Result<(), Failure> {
+        if self.marked.load(Ordering::SeqCst) {
+            self.remove_mark()?;
+        }
+        Ok(())
+    }
+
+    fn remove_mark(&self) -> Result<(), Failure> {
         match fs::remove_file(self.mark()) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(self.mark_failure(&e)),
             Ok(()) | Err(_) => Ok(()),

@@ -24,8 +24,10 @@ mod stop;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-pub use db::{db_failure, open_db, open_outbox_db, with_write};
+pub use db::{db_failure, open_db, open_outbox_db, outbox_failure, with_write};
 pub use hints::Taken;
 pub use lock::CheckoutLock;
 pub(crate) use lock::lock_file;
@@ -42,6 +44,8 @@ pub const STATE_DIR: &str = ".wiki-sync";
 pub struct StateDir {
     path: PathBuf,
     stop: Stop,
+    /// Whether this process set the mark, see [`StateDir::set_mark`].
+    marked: Arc<AtomicBool>,
 }
 
 impl StateDir {
@@ -51,6 +55,7 @@ impl StateDir {
         Self {
             path: root.join(STATE_DIR),
             stop: Stop::default(),
+            marked: Arc::default(),
         }
     }
 

@@ -9,7 +9,10 @@ const KILL_AT: &str = "WIKI_SYNC_TEST_KILL_AT";
 /// The variable that names the point at which this process stops until it gets SIGCONT.
 const STOP_AT: &str = "WIKI_SYNC_TEST_STOP_AT";
 
-/// Arms the point that [`STOP_AT`] names.
+/// The variable that names the point at which whoever passes it stays for good, while other threads go on.
+const STAY_AT: &str = "WIKI_SYNC_TEST_STAY_AT";
+
+/// Arms the points that [`STOP_AT`] and [`STAY_AT`] name.
 ///
 /// # Panics
 /// Never: a callback is always a good action.
@@ -18,6 +21,14 @@ pub fn arm_stop_from_env() {
         let armed = fail::cfg_callback(point, || {
             let me = rustix::process::getpid();
             let _ = rustix::process::kill_process(me, rustix::process::Signal::STOP);
+        });
+        assert!(armed.is_ok(), "a callback is always a good action");
+    }
+    if let Ok(point) = std::env::var(STAY_AT) {
+        let armed = fail::cfg_callback(point, || {
+            loop {
+                std::thread::park();
+            }
         });
         assert!(armed.is_ok(), "a callback is always a good action");
     }

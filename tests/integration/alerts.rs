@@ -169,6 +169,12 @@ fn an_alert_that_is_refused_is_told_without_the_token() {
         "{}",
         status.out
     );
+    let status = wiki.ws(&["status"]).code(0);
+    assert!(
+        status.out.contains(" ago and not delivered: "),
+        "{}",
+        status.out
+    );
     assert_no_token(&wiki);
     assert_eq!(bot.requests().len(), 1, "it is not due again yet");
 }
@@ -373,5 +379,35 @@ fn a_command_that_hangs_ends_with_the_drain_and_with_all_that_it_started() {
             "process {pid} is still there"
         );
         std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_command_gets_what_is_meant_for_it_and_none_of_our_secrets() {
+    let mut wiki = Wiki::small();
+    let server = wiki_sync::testing::RedisServer::start();
+    let url = server.url() + "?S3CRET";
+    for (name, value) in [
+        ("WIKI_SYNC_OUTBOX_URL", url.as_str()),
+        ("WIKI_SYNC_ALERT_TELEGRAM_TOKEN", "S3CRET"),
+        ("WIKI_SYNC_SOME_API_KEY", "S3CRET"),
+        ("OF_THE_USER", "is kept"),
+    ] {
+        wiki.env.insert(name.into(), value.into());
+    }
+    wiki.write(
+        "wiki-sync.toml",
+        "[alert]\ncommand = [\"sh\", \"-c\", \"env > ../told\"]\n",
+    );
+    wiki.write("wiki-output/bad.md", b"\xff\n");
+    wiki.ws(&["drain"]).code(3);
+    let told = std::fs::read_to_string(wiki.root().join("../told")).unwrap();
+    assert!(!told.contains("S3CRET"), "{told}");
+    for kept in [
+        "WIKI_SYNC_ALERT_KIND=",
+        "WIKI_SYNC_ALERT_TITLE=",
+        "OF_THE_USER=is kept",
+    ] {
+        assert!(told.contains(kept), "{kept}: {told}");
     }
 }

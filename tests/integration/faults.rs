@@ -492,3 +492,37 @@ fn a_removal_that_a_store_rejects_rests_too() {
     lab.drain();
     assert!(lab.verify().in_sync);
 }
+
+#[test]
+fn a_settings_file_that_is_none_is_refused_with_the_way_out_and_nothing_waits_for_it() {
+    let wiki = Wiki::small();
+    let file = wiki.root().join("wiki-sync.toml");
+    for what in ["bytes", "folder", "loop", "fifo"] {
+        match what {
+            "bytes" => std::fs::write(&file, b"# \xff\n").unwrap(),
+            "folder" => std::fs::create_dir(&file).unwrap(),
+            "loop" => std::os::unix::fs::symlink("wiki-sync.toml", &file).unwrap(),
+            _ => {
+                let made = wiki
+                    .other(std::path::Path::new("mkfifo"))
+                    .arg(&file)
+                    .status();
+                assert!(made.unwrap().success());
+            }
+        }
+        for command in ["drain", "status", "config"] {
+            let ran = wiki.ws(&[command]).code(4);
+            assert!(
+                ran.err.contains("wiki-sync.toml") && ran.err.contains("hint:"),
+                "{what}: {}",
+                ran.err
+            );
+        }
+        if what == "folder" {
+            std::fs::remove_dir(&file).unwrap();
+        } else {
+            std::fs::remove_file(&file).unwrap();
+        }
+    }
+    wiki.drain();
+}

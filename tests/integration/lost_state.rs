@@ -153,3 +153,31 @@ fn an_older_copy_of_the_vectors_is_noticed() {
     );
     wiki.assert_in_sync();
 }
+
+#[test]
+fn vectors_that_cannot_be_read_after_the_database_was_lost_stop_no_other_store() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    lose(&wiki, "wiki.db");
+    for segment in fs::read_dir(wiki.root().join(".wiki-sync/vectors/segments")).unwrap() {
+        let state = segment.unwrap().path().join("segment.json");
+        fs::write(&state, "broken").unwrap();
+    }
+    wiki.write("wiki-output/new.md", "# New\n\n[[a]]\n");
+    let told = wiki.json(4, &["drain"]);
+    assert_eq!(
+        (&told["stores"]["graph"]["applied"], &told["commits"]),
+        (&4.into(), &1.into()),
+        "{told}"
+    );
+    let trouble = &told["trouble"][0];
+    assert_eq!(
+        (&trouble["store"], &trouble["kind"]),
+        (&"vectors".into(), &"refused".into()),
+        "{told}"
+    );
+    assert!(wiki.head_pages().contains(&"wiki-output/new.md".into()));
+    fs::remove_dir_all(wiki.root().join(".wiki-sync/vectors")).unwrap();
+    wiki.drain();
+    wiki.assert_in_sync();
+}

@@ -442,3 +442,50 @@ fn a_server_that_is_full_is_emptied() {
     wiki.drain();
     wiki.assert_in_sync();
 }
+
+/// What others put in while a drain runs is in its account too, to the last job.
+#[track_caller]
+fn assert_counts_what_comes_meanwhile(wiki: &Wiki) {
+    wiki.write("wiki-output/bad.md", b"\xff\n");
+    assert_eq!(wiki.json(3, &["drain"])["dlq"], 1);
+    wiki.write("wiki-output/page.md", "# Page\n");
+    let drain = wiki
+        .binary()
+        .args(["drain", "--timeout", "4", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut drain = Ended(drain);
+    let holds = |text: &str| wiki.try_git(&["show", "HEAD:wiki-output/page.md"]).out == text;
+    until(Duration::from_mins(1), "it runs", || holds("# Page\n"));
+    let mut came = 1;
+    for round in 0..20 {
+        wiki.write("wiki-output/page.md", format!("# Page {round}\n"));
+        let told = wiki.json(0, &["enqueue", "wiki-output/page.md"]);
+        came += told["enqueued"].as_u64().unwrap();
+    }
+    wiki.ws(&["dlq", "retry", "--all"]).code(0);
+    came += 1;
+    let report = drain.report_of(3);
+    assert_eq!(report["enqueued"], came, "{report}");
+    assert_eq!((&report["dlq"], &report["dead"]), (&json!(1), &json!(1)));
+    assert_adds_up(wiki, &report);
+    let n = |name: &str| report[name].as_u64().unwrap();
+    let parts = [
+        "processed",
+        "merged",
+        "dlq",
+        "waiting",
+        "delayed",
+        "in_flight",
+        "held",
+    ];
+    assert_eq!(n("enqueued"), parts.map(n).iter().sum::<u64>(), "{report}");
+}
+
+#[test]
+fn what_others_put_in_while_a_drain_runs_is_in_its_account_too() {
+    assert_counts_what_comes_meanwhile(&Wiki::small());
+    let server = RedisServer::start();
+    assert_counts_what_comes_meanwhile(&on_redis(&server, Wiki::small()));
+}

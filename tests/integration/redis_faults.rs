@@ -408,3 +408,28 @@ fn an_older_state_of_the_server_costs_nothing_that_a_scan_does_not_find() {
         assert_eq!(commits.lines().count(), 1, "{path}: {commits}");
     }
 }
+
+#[test]
+fn a_server_that_is_away_for_the_whole_schedule_is_told_once_and_that_it_is_back_once() {
+    let mut server = RedisServer::durable();
+    let wiki = impatient(&server, "0.1, 0.2");
+    wiki.drain();
+    server.down();
+    for _ in 0..3 {
+        wiki.ws(&["drain"]).code(75);
+        assert_eq!(told(&wiki), ["drain_down"]);
+    }
+    wiki.ws(&["drain", "--no-wait"]).code(75);
+    server.up();
+    for _ in 0..2 {
+        wiki.drain();
+        assert_eq!(told(&wiki), ["drain_down", "drain_back"]);
+    }
+    // The schedule may be used up over several drains that do not wait.
+    server.down();
+    until(SOON, "it is told", || {
+        wiki.ws(&["drain", "--no-wait"]).code(75);
+        told(&wiki).len() == 3
+    });
+    assert_eq!(told(&wiki)[2], "drain_down");
+}

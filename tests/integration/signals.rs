@@ -107,3 +107,35 @@ fn a_drain_that_was_stopped_and_goes_on_damages_nothing() {
         assert_eq!(told, "ok", "{name}");
     }
 }
+
+#[test]
+fn a_drain_told_to_stop_twice_ends_at_once_and_nobody_takes_its_page_for_poison() {
+    let wiki = Wiki::with(&[("wiki-output/slow.md", "# Slow\n")]);
+    assert!(wiki.killed_at("drain.claimed", &["drain"]));
+    let mark = wiki.root().join(".wiki-sync/working");
+    let kill = |signal: &str, pid: u32| {
+        let sent = Command::new("kill")
+            .args([signal, &pid.to_string()])
+            .status();
+        assert!(sent.unwrap().success(), "{signal}");
+    };
+    for round in 0..4 {
+        let mut child = wiki
+            .binary()
+            .args(["drain", "--no-scan"])
+            .env("WIKI_SYNC_TEST_STAY_AT", "drain.suspect")
+            .spawn()
+            .unwrap();
+        let end = Instant::now() + Duration::from_secs(30);
+        while !mark.exists() {
+            assert!(Instant::now() < end, "round {round}: the page is in hand");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        kill("-INT", child.id());
+        kill("-TERM", child.id());
+        assert_eq!(child.wait().unwrap().code(), Some(128 + 15), "{round}");
+        assert!(!mark.exists(), "round {round}: the mark is off");
+    }
+    assert_eq!(wiki.drain()["dead"], 0);
+    wiki.assert_in_sync();
+}

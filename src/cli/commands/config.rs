@@ -31,6 +31,7 @@ pub(super) fn run(_args: &ConfigArgs, cx: &mut Context) -> Result<Exit, CommandE
             key: key.full_name(),
             value: match key.full_name().as_str() {
                 "alert.webhook.url" => host_only(&key.render(&config)),
+                name if name.ends_with("url") => url(&key.render(&config)),
                 _ => without_password(&key.render(&config)),
             },
             origin: config.origin(key).to_string(),
@@ -64,9 +65,62 @@ fn without_password(value: &str) -> String {
     }
 }
 
+/// Returns a URL, as TOML, without what may be a password: its user, and all behind a `?` or `#`. Nothing of it is shown
+/// when it is none, as somebody's password may be what is wrong with it.
+fn url(value: &str) -> String {
+    let text = value.trim_matches(['"', '\'']);
+    if text.is_empty() || text.ends_with(':') && is_scheme(text.trim_end_matches(':')) {
+        return value.into();
+    }
+    let shown = text.split_once("://").and_then(|(scheme, rest)| {
+        let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let (user, host) = match authority.rsplit_once('@') {
+            Some((_, host)) => ("***@", host),
+            None => ("", authority),
+        };
+        // Behind the host an `@` is the end of a password with a `/` or `?` in it.
+        if !is_scheme(scheme) || !is_host(host) || tail.contains('@') {
+            return None;
+        }
+        let (path, secret) = match tail.find(['?', '#']) {
+            Some(at) => (&tail[..at], "?***"),
+            None => (tail, ""),
+        };
+        Some(format!("\"{scheme}://{user}{host}{path}{secret}\""))
+    });
+    shown.unwrap_or_else(|| "\"***\"".into())
+}
+
+fn is_scheme(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+}
+
+/// Whether it is a host with or without a port, or nothing.
+fn is_host(text: &str) -> bool {
+    let (name, port) = match text.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => (name, port),
+        Some(_) | None => (text, ""),
+    };
+    let bare = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
+    let is_name = match bare {
+        Some(address) => address
+            .chars()
+            .all(|c| c.is_ascii_hexdigit() || ":.%".contains(c)),
+        None => name
+            .chars()
+            .all(|c| c.is_alphanumeric() || "-._".contains(c)),
+    };
+    is_name && port.chars().all(|c| c.is_ascii_digit()) && (port.is_empty() || !name.is_empty())
+}
+
 /// Returns a URL, as TOML, of which only the host is shown: a webhook's path is its password.
 fn host_only(value: &str) -> String {
-    let shown = without_password(value);
+    let shown = url(value);
     match shown.split_once("://") {
         Some((scheme, rest)) => match rest.split_once(['/', '?', '#']) {
             Some((host, path)) if path != "\"" => format!("{scheme}://{host}/***\""),
@@ -93,6 +147,29 @@ mod tests {
             ),
         ] {
             assert_eq!(host_only(value), shown);
+        }
+    }
+
+    #[test]
+    fn of_a_url_no_query_is_shown_and_nothing_of_one_that_is_none() {
+        for (value, shown) in [
+            ("\"\"", "\"\""),
+            ("\"sqlite:\"", "\"sqlite:\""),
+            ("\"redis://host:6379/0\"", "\"redis://host:6379/0\""),
+            ("\"redis://[::1]:6379/0\"", "\"redis://[::1]:6379/0\""),
+            ("\"redis://me:p@ss@host/0\"", "\"redis://***@host/0\""),
+            ("\"unix:///x.sock?pass=S3CRET\"", "\"unix:///x.sock?***\""),
+            ("\"redis://h/0?password=S3CRET\"", "\"redis://h/0?***\""),
+            ("\"redis://h/0?password=S3@CRET\"", "\"***\""),
+            ("\"redis://h/0#S3CRET\"", "\"redis://h/0?***\""),
+            ("\"redis://me:S3/CRET@host/0\"", "\"***\""),
+            ("\"redis://me:S3?CRET@host/0\"", "\"***\""),
+            ("\"redis://:S3CRET\"", "\"***\""),
+            ("\"redis:me:S3CRET@host\"", "\"***\""),
+            ("\"S3CRET\"", "\"***\""),
+            ("'redis://me:S3\"CRET@host'", "\"redis://***@host\""),
+        ] {
+            assert_eq!(url(value), shown, "{value}");
         }
     }
 

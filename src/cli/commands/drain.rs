@@ -10,7 +10,7 @@ use crate::cli::progress::Bar;
 use crate::cli::signals::stop_on_signals;
 use crate::engine::drain::{DrainOptions, Stop, drain};
 use crate::engine::report::DrainReport;
-use crate::model::{StoreName, Timestamp};
+use crate::model::StoreName;
 
 /// Find changed pages and bring them to every store
 #[derive(Debug, clap::Args)]
@@ -63,28 +63,25 @@ impl DrainArgs {
 }
 
 pub(super) fn run(args: &DrainArgs, cx: &mut Context) -> Result<Exit, CommandError> {
-    let stop = stop_on_signals()?;
-    let mut ws = cx.workspace()?.stopping(&stop);
+    let ws = cx.workspace()?;
+    let stop = stop_on_signals(&ws.state)?;
+    let mut ws = ws.stopping(&stop);
     ws.config.git.allow_detached |= args.allow_detached;
     let mut parts = ws.parts()?;
     let mut bar = Bar::new(&cx.out);
     let report = drain(&mut parts, &args.options(stop), &mut bar)?;
     drop(bar);
     cx.warn(&parts.outbox.notes());
-    let counts = parts.outbox.counts(Timestamp::now());
-    let delayed = counts.as_ref().map_or(0, |counts| counts.delayed);
     if cx.out.is_json() {
         cx.out.json(&report);
     } else {
-        print(&mut cx.out, &report, delayed);
+        print(&mut cx.out, &report);
     }
-    // The report is told in any case.
-    counts?;
     let cut_off = if report.stopped { report.waiting } else { 0 };
-    Ok(Exit::of_drain(&report, delayed + cut_off))
+    Ok(Exit::of_drain(&report, report.delayed + cut_off))
 }
 
-fn print(out: &mut Out, report: &DrainReport, delayed: u64) {
+fn print(out: &mut Out, report: &DrainReport) {
     for name in StoreName::ALL.map(StoreName::as_str) {
         let Some(store) = report.stores.get(name) else {
             continue;
@@ -143,8 +140,8 @@ fn print(out: &mut Out, report: &DrainReport, delayed: u64) {
             "{title}; `wiki-sync status` shows which, `wiki-sync drain` goes on"
         ));
     }
-    if delayed > 0 {
-        let title = format!("delayed: {}", count(delayed, "job"));
+    if report.delayed > 0 {
+        let title = format!("delayed: {}", count(report.delayed, "job"));
         let title = out.paint(Style::Warn, title).into_owned();
         out.trouble(format_args!(
             "{title} to be tried again later; `wiki-sync drain` goes on"
@@ -163,7 +160,7 @@ fn print(out: &mut Out, report: &DrainReport, delayed: u64) {
         ));
     }
     out.troubles(&report.trouble);
-    let owed = report.held + report.dead + report.waiting + delayed;
+    let owed = report.held + report.dead + report.waiting + report.delayed;
     if owed == 0 && report.trouble.is_empty() {
         let done = out.paint(Style::Good, "nothing is owed").into_owned();
         out.say(done);

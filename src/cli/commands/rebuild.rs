@@ -31,7 +31,7 @@ pub(super) fn run(args: &RebuildArgs, cx: &mut Context) -> Result<Exit, CommandE
     let ws = cx.workspace()?;
     ws.state.create()?;
     let receipts = Receipts::open(&ws.state.database())?;
-    let stop = stop_on_signals()?;
+    let stop = stop_on_signals(&ws.state)?;
     let mut store = open::vectors_beside(&ws)?;
     let mut bar = Bar::new(&cx.out);
     let built = rebuild(&ws.wiki, &receipts, &mut store, &stop, &mut bar)?;

@@ -5,6 +5,7 @@ use crate::cli::Context;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::out::{Out, Style, clean, count, roughly};
+use crate::engine::alert::AlertStatus;
 use crate::model::{StoreName, Timestamp};
 use crate::query::status::{StatusReport, WatchStatus, status};
 
@@ -74,24 +75,7 @@ fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
         out.line(format_args!("hooks    {summary}"));
     }
     if let Some(alerts) = &report.alerts {
-        let last = match &alerts.last {
-            Some(last) => format!(
-                ", the last one {} ago: {}",
-                age(last.at, now),
-                clean(&last.title)
-            ),
-            None => String::new(),
-        };
-        out.line(format_args!(
-            "alerts   by {}{last}",
-            alerts.channels.join(", ")
-        ));
-        if alerts.undelivered > 0 {
-            let title = format!("not delivered yet: {}", alerts.undelivered);
-            let title = out.paint(Style::Warn, title).into_owned();
-            let error = alerts.error.as_deref().unwrap_or("no answer yet");
-            out.trouble(format_args!("{title}; {}", clean(error)));
-        }
+        print_alerts(out, alerts, now);
     }
     if report.unannounced > 0 {
         out.line(format_args!(
@@ -132,6 +116,32 @@ fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
     }
     out.skipped(&report.skipped);
     out.troubles(&report.trouble);
+}
+
+fn print_alerts(out: &mut Out, alerts: &AlertStatus, now: Timestamp) {
+    let last = match &alerts.last {
+        Some(last) => format!(
+            ", the last one {} ago{}: {}",
+            age(last.at, now),
+            if last.delivered {
+                ""
+            } else {
+                " and not delivered"
+            },
+            clean(&last.title)
+        ),
+        None => String::new(),
+    };
+    out.line(format_args!(
+        "alerts   by {}{last}",
+        alerts.channels.join(", ")
+    ));
+    if alerts.undelivered > 0 {
+        let title = format!("not delivered yet: {}", alerts.undelivered);
+        let title = out.paint(Style::Warn, title).into_owned();
+        let error = alerts.error.as_deref().unwrap_or("no answer yet");
+        out.trouble(format_args!("{title}; {}", clean(error)));
+    }
 }
 
 fn print_watch(out: &mut Out, watch: &WatchStatus, now: Timestamp) {

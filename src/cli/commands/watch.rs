@@ -37,8 +37,9 @@ const NAMED: usize = 3;
 
 pub(super) fn run(args: &WatchArgs, cx: &mut Context) -> Result<Exit, CommandError> {
     environment::be_thrifty()?;
-    let stop = stop_on_signals()?;
-    let mut ws = cx.workspace()?.stopping(&stop);
+    let ws = cx.workspace()?;
+    let stop = stop_on_signals(&ws.state)?;
+    let mut ws = ws.stopping(&stop);
     let mut teller = Teller::new(cx);
     loop {
         match watch_once(args, &ws, &stop, &mut teller)? {

@@ -195,13 +195,18 @@ impl Book {
         read().map_err(|e| db_failure(READING, &e))
     }
 
-    /// Returns the last message.
-    pub(super) fn last(&self) -> Result<Option<Message>, Failure> {
+    /// Returns the last message, and whether every channel has it.
+    pub(super) fn last(&self) -> Result<Option<(Message, bool)>, Failure> {
         self.db
             .prepare_cached(
-                "SELECT kind, store, title, text, count, at FROM alerts ORDER BY id DESC LIMIT 1",
+                "SELECT kind, store, title, text, count, at,
+                        NOT EXISTS (SELECT 1 FROM deliveries WHERE alert = alerts.id)
+                 FROM alerts ORDER BY id DESC LIMIT 1",
             )
-            .and_then(|mut last| last.query_row([], |row| message(row, 0)).optional())
+            .and_then(|mut last| {
+                let read = |row: &Row<'_>| Ok((message(row, 0)?, row.get(6)?));
+                last.query_row([], read).optional()
+            })
             .map_err(|e| db_failure(READING, &e))
     }
 }

@@ -136,6 +136,8 @@ pub struct LastAlert {
     pub kind: String,
     /// Its title.
     pub title: String,
+    /// Whether every channel has it.
+    pub delivered: bool,
 }
 
 impl Alerts {
@@ -250,10 +252,11 @@ impl Alerts {
         let owed = on.book.owed()?;
         Ok(Some(AlertStatus {
             channels: on.channels.clone(),
-            last: on.book.last()?.map(|last| LastAlert {
+            last: on.book.last()?.map(|(last, delivered)| LastAlert {
                 at: last.at.0,
                 kind: last.kind,
                 title: last.title,
+                delivered,
             }),
             undelivered: owed.iter().map(|owed| owed.alerts).sum(),
             error: owed.into_iter().find_map(|owed| {

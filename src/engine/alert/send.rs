@@ -176,8 +176,12 @@ impl Sender {
         message: &Message,
         now: Timestamp,
     ) -> Result<(), Undelivered> {
+        for (name, _) in std::env::vars_os() {
+            if may_be_secret(&name.to_string_lossy()) {
+                command.env_remove(name);
+            }
+        }
         command
-            .env_remove(TOKEN_VARIABLE)
             .env(KIND_VARIABLE, &message.kind)
             .env(TITLE_VARIABLE, &message.title)
             // A group of its own, so that what it starts ends with it.
@@ -237,6 +241,15 @@ impl Sender {
             std::thread::sleep(POLL);
         }
     }
+}
+
+/// Says whether a variable of ours may hold a secret: a URL may have a password in it.
+fn may_be_secret(name: &str) -> bool {
+    name == TOKEN_VARIABLE
+        || name.starts_with("WIKI_SYNC_")
+            && ["URL", "KEY", "TOKEN", "SECRET", "PASS"]
+                .iter()
+                .any(|part| name.contains(part))
 }
 
 #[cfg(test)]

@@ -33,6 +33,8 @@ pub(super) fn ends_connection(error: &RedisError) -> bool {
 
 const PASSWORD: &str = "put user and password into outbox.url: redis://user:password@host:6379/0; an environment variable keeps it out of the file";
 const CLUSTER: &str = "give the address of a server that holds the keys itself; a cluster's redirections are not followed, and outbox.dead_key must share the slot, as in \"{deep-wiki:outbox}:dlq\"";
+const REPLICA: &str =
+    "it is a replica, which takes no writes: put the primary's address into outbox.url";
 const LATER: &str = "start the server, or wait for it, and try again";
 
 type Sorted = (FailureKind, Option<&'static str>);
@@ -71,11 +73,11 @@ fn sort_server(kind: ServerErrorKind, error: &RedisError) -> Sorted {
         | ServerErrorKind::TryAgain
         | ServerErrorKind::ClusterDown
         | ServerErrorKind::MasterDown
-        | ServerErrorKind::ReadOnly
         | ServerErrorKind::ExecAbort
         | ServerErrorKind::NoScript
         | ServerErrorKind::NotBusy
         | ServerErrorKind::NoSub => (Down, Some(LATER)),
+        ServerErrorKind::ReadOnly => (Down, Some(REPLICA)),
         ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::CrossSlot => {
             (Refused, Some(CLUSTER))
         }
@@ -117,7 +119,9 @@ fn sort_code(code: &str) -> Sorted {
         ),
         "WRONGTYPE" => (
             Refused,
-            Some("another program uses a key of this name: set outbox.key to a name of its own"),
+            Some(
+                "another program uses a key of this name: set outbox.key or outbox.dead_key, whichever it is, to a name of its own",
+            ),
         ),
         // BUSY (a script of somebody runs for long) and whatever else: it may pass.
         _ => (Down, Some(LATER)),
@@ -194,5 +198,12 @@ mod tests {
         assert_eq!(failure("x", "y", &refused).kind, Down);
         let untrusted = RedisError::from(io::Error::from(io::ErrorKind::InvalidData));
         assert_eq!(failure("x", "y", &untrusted).kind, Refused);
+    }
+
+    #[test]
+    fn a_replica_is_told_as_one() {
+        let error = said("READONLY You can't write against a read only replica.");
+        let hint = failure("cannot claim jobs", "h", &error).hint;
+        assert!(hint.expect("a hint").contains("the primary's address"));
     }
 }

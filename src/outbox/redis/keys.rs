@@ -144,7 +144,34 @@ impl Keys {
             Key::Junk => format!("{front}:junk"),
             Key::Last => format!("{front}:last"),
         });
+        let ours = |key: &Key| !matches!(key, Key::List | Key::DeadList);
+        let mut ours = Key::ALL.into_iter().filter(ours);
+        if ours.any(|key| names[key as usize] == dead)
+            || dead.starts_with(&format!("{front}:sent:"))
+        {
+            return Err(Failure::new(
+                FailureKind::Refused,
+                format!("outbox.dead_key {dead:?} is a key that wiki-sync keeps beside outbox.key"),
+            )
+            .hint("set outbox.dead_key to a name of its own"));
+        }
         Ok(Self { names })
+    }
+
+    /// Returns the refusal of a key that is not ours.
+    pub(super) fn wrong_type(&self, name: &str, is: &str) -> Failure {
+        let setting = if name == self.name(Key::DeadList) {
+            "outbox.dead_key"
+        } else {
+            "outbox.key"
+        };
+        Failure::new(
+            FailureKind::Refused,
+            format!("the key {name:?} is a {is}, which is not ours"),
+        )
+        .hint(format!(
+            "another program uses a key of this name: set {setting} to a name of its own, or move that key away (RENAME)"
+        ))
     }
 
     /// Returns a key's name.
@@ -187,6 +214,20 @@ mod tests {
         for (list, dead) in [("a", "a"), ("", "b"), ("a", "")] {
             let failure = Keys::around(list, dead, "me").expect_err("refused");
             assert_eq!(failure.kind, FailureKind::Refused);
+        }
+        for dead in ["{a}:owner", "{a}:letters", "{a}:sent:another", "{a}:last"] {
+            let failure = Keys::around("a", dead, "me").expect_err("refused");
+            assert_eq!(failure.kind, FailureKind::Refused, "{dead}");
+        }
+        Keys::around("a", "{a}:dlq", "me").expect("a name of its own");
+    }
+
+    #[test]
+    fn a_key_of_another_program_is_told_by_its_own_setting() {
+        let keys = Keys::around("a", "b", "me").expect("two names");
+        for (name, setting) in [("a", "set outbox.key "), ("b", "set outbox.dead_key ")] {
+            let hint = keys.wrong_type(name, "set").hint.expect("a hint");
+            assert!(hint.contains(setting), "{hint}");
         }
     }
 }

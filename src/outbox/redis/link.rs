@@ -315,7 +315,7 @@ impl Link {
             Self::many(connection, &types).map_err(|e| failure(doing, &self.place, &e))?;
         for (key, is) in Key::ALL.into_iter().zip(&types) {
             if is != "none" && is != key.kind() {
-                return Err(wrong_type(self.keys.name(key), is));
+                return Err(self.keys.wrong_type(self.keys.name(key), is));
             }
         }
         let name = self.keys.name(Key::Owner);
@@ -362,15 +362,6 @@ impl Link {
             other => other,
         }
     }
-}
-
-/// Returns the refusal of a key that is not ours.
-pub(super) fn wrong_type(name: &str, is: &str) -> Failure {
-    Failure::new(
-        FailureKind::Refused,
-        format!("the key {name:?} is a {is}, which is not ours"),
-    )
-    .hint("another program uses a key of this name: set outbox.key to a name of its own, or move that key away (RENAME)")
 }
 
 /// A script and its digest.

@@ -61,7 +61,7 @@ impl Owner {
             format!("this outbox belongs to {whose}"),
         )
         .hint(format!(
-            "give each checkout an outbox.key of its own; if that checkout is gone: redis-cli DEL '{key}'"
+            "give each checkout an outbox.key and an outbox.dead_key of its own; if that checkout is gone: redis-cli DEL '{key}'"
         )))
     }
 }

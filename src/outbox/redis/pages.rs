@@ -8,7 +8,7 @@ use super::RedisOutbox;
 use super::change::{Batch, Numbers, Room};
 use super::keys::Key;
 use super::letters::Letter;
-use super::link::{Link, wrong_type};
+use super::link::Link;
 use super::text::{Lent, Text};
 use crate::model::{Failure, FailureKind};
 use crate::outbox::entry::{Entry, State};
@@ -261,7 +261,7 @@ impl RedisOutbox {
                 let mark = answer.get(1).cloned().unwrap_or_default();
                 Err(self.link.other_owner(&mark))
             }
-            "type" => Err(wrong_type(&text(1), &text(2))),
+            "type" => Err(self.link.keys.wrong_type(&text(1), &text(2))),
             other => Err(Failure::new(
                 FailureKind::Down,
                 format!("{doing}: redis answered {other:?}"),

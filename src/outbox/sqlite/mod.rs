@@ -21,7 +21,7 @@ use super::{
     Pending, Recovered, Settle, Settled, Standing, Which,
 };
 use crate::model::{Job, PagePath, StoreName, Timestamp};
-use crate::state::{db_failure, with_write};
+use crate::state::{outbox_failure, with_write};
 
 /// Statements kept prepared on the connection; more than this module has.
 const PREPARED: usize = 48;
@@ -56,7 +56,7 @@ impl SqliteOutbox {
     fn durable(&self, durable: bool, doing: &str) -> Result<(), OutboxError> {
         self.db
             .pragma_update(None, "synchronous", if durable { "FULL" } else { "NORMAL" })
-            .map_err(|e| db_failure(doing, &e))
+            .map_err(|e| outbox_failure(doing, &e))
     }
 
     /// Takes one piece of a claim: at most `max` jobs, and what was buried on the way.
@@ -191,7 +191,7 @@ impl Outbox for SqliteOutbox {
         // Whoever claims is a drain: it brings the log into the database when it closes.
         self.db
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
-            .map_err(|e| db_failure(doing, &e))?;
+            .map_err(|e| outbox_failure(doing, &e))?;
         // After a power cut a claim belongs to the dead, so it may as well be forgotten.
         self.durable(false, doing)?;
         let claims = self.claim_pieces(max, until, now);
@@ -305,7 +305,7 @@ impl Outbox for SqliteOutbox {
         let both = || Ok([earliest(State::Delayed)?, earliest(State::Held)?]);
         both()
             .map(|both| both.into_iter().flatten().min().map(Timestamp))
-            .map_err(|e| db_failure("cannot read the outbox", &e))
+            .map_err(|e| outbox_failure("cannot read the outbox", &e))
     }
 
     fn counts(&mut self, now: Timestamp) -> Result<Counts, OutboxError> {
@@ -332,7 +332,7 @@ impl Outbox for SqliteOutbox {
                     })
                 })
         };
-        read().map_err(|e| db_failure("cannot count the outbox", &e))
+        read().map_err(|e| outbox_failure("cannot count the outbox", &e))
     }
 
     fn pending(&mut self, limit: usize) -> Result<Vec<Pending>, OutboxError> {
@@ -366,19 +366,20 @@ impl Outbox for SqliteOutbox {
             }
             Ok(pending)
         };
-        read().map_err(|e| db_failure("cannot list the outbox", &e))
+        read().map_err(|e| outbox_failure("cannot list the outbox", &e))
     }
 
     fn dead(&mut self) -> Result<Vec<DeadLetter>, OutboxError> {
-        dead::list(&self.db).map_err(|e| db_failure("cannot list the dead letters", &e))
+        dead::list(&self.db).map_err(|e| outbox_failure("cannot list the dead letters", &e))
     }
 
     fn dead_of(&mut self, paths: &[PagePath]) -> Result<Vec<DeadLetter>, OutboxError> {
-        dead::of_pages(&self.db, paths).map_err(|e| db_failure("cannot look for dead letters", &e))
+        dead::of_pages(&self.db, paths)
+            .map_err(|e| outbox_failure("cannot look for dead letters", &e))
     }
 
     fn dead_line(&mut self, id: i64) -> Result<Option<Vec<u8>>, OutboxError> {
-        dead::line(&self.db, id).map_err(|e| db_failure("cannot read a dead letter", &e))
+        dead::line(&self.db, id).map_err(|e| outbox_failure("cannot read a dead letter", &e))
     }
 
     fn retry_dead(&mut self, which: &Which, now: Timestamp) -> Result<u64, OutboxError> {

@@ -10,6 +10,7 @@
 //! | `meaning.rs` | points get their dense vectors, as far as the provider is there |
 //! | `shape.rs` | which dense vectors there are to be, and what a search is limited to |
 //! | `search.rs` | from a query to pages |
+//! | `unusable.rs` | an engine that is none, with the reason |
 //!
 //! A put writes the page's points first and deletes its other points after: killed between the two, the page
 //! is found twice, never not at all, and the next put takes away what is left over.
@@ -32,6 +33,7 @@ mod shape;
 mod tests;
 #[cfg(feature = "edge")]
 mod turn;
+mod unusable;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -45,6 +47,7 @@ pub use self::shape::{Channel, Dense, Only, Shape};
 use self::engine::Engine;
 use self::meaning::Meaning;
 use self::point::{Digests, Meta, Owner, Point, SCHEMA, points_of};
+use self::unusable::Unusable;
 use super::{Applied, Holding, Identity, Outcome, Store, Tally};
 use crate::embed::{Embeddings, PASSAGE_VERSION, bm25};
 use crate::model::markdown::PARSER_VERSION;
@@ -305,6 +308,13 @@ impl VectorStore {
         take_shape(&mut settings, embeddings.as_ref());
         let engine = open_engine(&settings, state)?;
         Ok(Self::over(engine, settings, embeddings))
+    }
+
+    /// Makes the vectors of a wiki whose id cannot be learned, for this reason: each use of them fails with it, and nothing
+    /// is touched, while the other stores are served.
+    #[must_use]
+    pub fn unusable(settings: VectorSettings, why: Failure) -> Self {
+        Self::over(Box::new(Unusable(why)), settings, None)
     }
 
     fn over(

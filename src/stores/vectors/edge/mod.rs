@@ -14,7 +14,7 @@ mod shard;
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use qdrant_edge::{
@@ -64,13 +64,21 @@ struct Open {
     /// `None` only while it is being dropped.
     shard: Option<EdgeShard>,
     /// The folder that was opened: another one in its place means that somebody moved ours away.
-    folder: u64,
+    folder: Option<u64>,
+    /// The same, held open: else its number could be given to the one in its place.
+    _held: Option<fs::File>,
+    dir: PathBuf,
     _turn: Taken,
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
         if let Some(shard) = self.shard.take() {
+            if !self.is_in_place() {
+                // Dropping flushes by name, which would mix it with what is there now. Its memory is the price.
+                std::mem::forget(shard);
+                return;
+            }
             // Dropping flushes, and panics where the disk fails. What was promised was flushed before.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(shard)));
         }
@@ -80,6 +88,11 @@ impl Drop for Open {
 impl Open {
     fn shard(&self) -> &EdgeShard {
         self.shard.as_ref().expect("there until dropped")
+    }
+
+    /// Says whether the folder that was opened is still where it was. Edge opens its files by name, again and again.
+    fn is_in_place(&self) -> bool {
+        folder_id(&self.dir) == self.folder
     }
 }
 
@@ -116,6 +129,10 @@ impl Edge {
                 ),
             ));
         };
+        if !open.is_in_place() {
+            self.open = None;
+            return Err(replaced(&self.dir));
+        }
         let result = catch_unwind(AssertUnwindSafe(|| work(open.shard())));
         let reason = match result {
             Ok(Ok(value)) => return Ok(value),
@@ -268,10 +285,21 @@ impl Edge {
     }
 }
 
+fn replaced(dir: &Path) -> Failure {
+    Failure::new(
+        FailureKind::Down,
+        format!(
+            "the vectors in {} were moved away or removed meanwhile",
+            dir.display()
+        ),
+    )
+    .hint("nothing is to be done: the next drain goes on with what is there, or builds it anew")
+}
+
 impl Engine for Edge {
     fn ready(&mut self, create: bool) -> Result<bool, Failure> {
         if let Some(open) = &self.open {
-            if folder_id(&self.dir) == Some(open.folder) {
+            if open.is_in_place() {
                 return Ok(true);
             }
             self.open = None;
@@ -305,7 +333,9 @@ impl Engine for Edge {
         };
         self.open = Some(Open {
             shard: Some(shard),
-            folder: folder_id(&self.dir).unwrap_or_default(),
+            folder: folder_id(&self.dir),
+            _held: fs::File::open(self.dir.join("segments")).ok(),
+            dir: self.dir.clone(),
             _turn: turn,
         });
         if let Some(dense) = wanted.filter(|_| lacks_dense) {
@@ -328,6 +358,11 @@ impl Engine for Edge {
     }
 
     fn note(&mut self, meta: &Meta) -> Result<(), Failure> {
+        // Of the shard that was written, not of one that came in its place.
+        if self.open.as_ref().is_some_and(|open| !open.is_in_place()) {
+            self.open = None;
+            return Err(replaced(&self.dir));
+        }
         note::write(&self.dir, meta)
     }
 
@@ -469,6 +504,44 @@ impl Drop for Edge {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shard_whose_folder_was_replaced_writes_nothing_into_the_new_one() {
+        let root = tempfile::TempDir::new().expect("a folder");
+        let state = StateDir::of(root.path());
+        let mut edge = Edge::new(&state, Duration::from_secs(5), Shape::default());
+        assert!(edge.ready(true).expect("ready"));
+        let meta = |wiki: &str| Meta {
+            wiki: wiki.into(),
+            id: "id".into(),
+            epoch: 7,
+            ..Meta::default()
+        };
+        edge.upsert(vec![meta("old").to_point("f")])
+            .expect("written");
+        fs::remove_dir_all(state.path()).expect("removed");
+        // Its turn went with the folder, so another process gets its own there.
+        let mut other = Edge::new(&state, Duration::from_secs(5), Shape::default());
+        assert!(other.ready(true).expect("made anew"));
+        let before = note::read(&state.vectors(), "old");
+        let failure = edge.flush().expect_err("not its folder");
+        assert_eq!(failure.kind, FailureKind::Down);
+        assert!(failure.reason.contains("removed meanwhile"), "{failure}");
+        assert!(edge.open.is_none(), "and it is closed");
+        drop(edge);
+        assert_eq!(note::read(&state.vectors(), "old"), before);
+        let new = meta("new");
+        other.upsert(vec![new.to_point("f")]).expect("written");
+        other.flush().expect("flushed");
+        drop(other);
+        let mut later = Edge::new(&state, Duration::from_secs(5), Shape::default());
+        assert!(later.ready(false).expect("there"));
+        let mut wikis = Vec::new();
+        later
+            .metas(&mut |point| wikis.push(point.text("wiki").to_owned()))
+            .expect("read");
+        assert_eq!(wikis, ["new"]);
+    }
 
     #[test]
     fn a_panic_in_the_engine_is_down_and_the_next_call_opens_it_anew() {
