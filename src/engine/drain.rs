@@ -1,6 +1,6 @@
 //! The drain: claim, read, apply, settle, until nothing is due.
 //!
-//! A [`Run`] is what outlives a batch: the gates before the stores, what was counted, which letters rest. It has two
+//! A `Run` is what outlives a batch: the gates before the stores, what was counted, which letters rest. It has two
 //! drivers: [`drain`], which gives a store that is away the schedule once and then leaves its jobs held, and
 //! [`super::watch`], whose run lives as long as it does. Drivers wait; a run never sleeps.
 
