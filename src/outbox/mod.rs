@@ -308,7 +308,7 @@ pub type OutboxError = Failure;
 /// `now` comes from the caller; an outbox on a server may judge by the server's clock instead ([`Clock`]), then
 /// every time that goes in or comes out is moved by the difference of the two.
 ///
-/// In SQLite every method is atomic, it happens whole or not at all; claim, settle and release in pieces of 250 jobs.
+/// In SQLite every method is atomic, it happens whole or not at all; claim, settle and release in pieces of 100 jobs.
 /// What it returned holds after a power cut, but for a claim, whose jobs then wait as before. In Redis each piece of at
 /// most 100 jobs is atomic, and what holds after a power cut is what the server's own persistence keeps. Every method
 /// may be called again after an error: what was done already is not done twice.

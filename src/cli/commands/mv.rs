@@ -1,6 +1,6 @@
 //! `wiki-sync mv`
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -59,6 +59,15 @@ pub(super) fn run(args: &MvArgs, cx: &mut Context) -> Result<Exit, CommandError>
         match resumed.finished {
             Some(report) if means(&ws, &args.old, from) => {
                 drop(bar);
+                // Which lines it changed was told to nobody who is still there.
+                if !cx.out.is_json() && report.changes.is_empty() {
+                    cx.out.say(format_args!(
+                        "the move of {} to {}, which was cut short, is finished",
+                        clean(from),
+                        clean(to)
+                    ));
+                    return Ok(exit(&report));
+                }
                 return Ok(told(&mut cx.out, &report));
             }
             Some(_) => cx.out.note(format_args!(
@@ -228,6 +237,10 @@ fn told(out: &mut Out, report: &MoveReport) -> Exit {
     } else {
         print(out, report);
     }
+    exit(report)
+}
+
+fn exit(report: &MoveReport) -> Exit {
     if report.trouble.is_empty() {
         Exit::Ok
     } else if report.trouble.iter().any(|one| one.kind == "refused") {
@@ -237,21 +250,35 @@ fn told(out: &mut Out, report: &MoveReport) -> Exit {
     }
 }
 
+/// Pages named at most when they were moved.
+const MOST_MOVED: usize = 10;
+
 fn print(out: &mut Out, report: &MoveReport) {
     let (verb, links) = if report.dry_run {
         ("would move", "would change")
     } else {
         ("moved", "changed")
     };
-    for Move { from, to } in &report.moved {
+    // What was done is in the commit; what would be done is nowhere else.
+    let most = if report.dry_run {
+        usize::MAX
+    } else {
+        MOST_MOVED
+    };
+    for Move { from, to } in report.moved.iter().take(most) {
         out.say(format_args!("{verb} {} to {}", clean(from), clean(to)));
     }
-    let mut pages = 0;
-    let mut last = None;
-    for change in &report.changes {
-        if last.replace(&change.path) != Some(&change.path) {
-            pages += 1;
-        }
+    if report.moved.len() > most {
+        let more = report.moved.len() - most;
+        out.say(format_args!("… and {more} more"));
+    }
+    let pages: BTreeSet<_> = report.changes.iter().map(|change| &change.path).collect();
+    let shown = if report.dry_run {
+        &report.changes[..]
+    } else {
+        &[]
+    };
+    for change in shown {
         let place = format!("{}:{}", clean(&change.path), change.line);
         let place = out.paint(Style::Bold, place).into_owned();
         out.say(place);
@@ -271,7 +298,7 @@ fn print(out: &mut Out, report: &MoveReport) {
     out.say(format_args!(
         "{} in {} {links}{commit}",
         count(report.changes.len() as u64, "line"),
-        count(pages, "page"),
+        count(pages.len() as u64, "page"),
     ));
     out.troubles(&report.trouble);
     if !report.trouble.is_empty() {

@@ -27,7 +27,7 @@ use crate::state::{outbox_failure, with_write};
 const PREPARED: usize = 48;
 
 /// Jobs claimed, settled or released in one transaction: some milliseconds, so that whoever enqueues waits for no more.
-const PIECE: usize = 250;
+const PIECE: usize = 100;
 
 /// How long the database is left alone between two pieces; those who wait for it ask every millisecond.
 const GIVE_WAY: Duration = Duration::from_micros(1_500);

@@ -197,6 +197,6 @@ impl GitStore {
 /// The failure where no branch would keep the commits.
 pub(super) fn detached() -> Failure {
     Failure::new(FailureKind::Refused, "HEAD is detached: nothing is committed").hint(
-        "check out a branch: `git switch -c NAME`; or `wiki-sync drain --allow-detached`, or set git.allow_detached = true",
+        "check out a branch: `git switch -c NAME`; or `wiki-sync drain --allow-detached`, or set git.allow_detached = true (`--set git.allow_detached=true` for one run)",
     )
 }
