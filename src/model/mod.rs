@@ -3,6 +3,7 @@
 //! Everything here can be tested with tables. Nothing in this folder may import from outside it.
 
 mod failure;
+mod finding;
 mod identity;
 mod job;
 pub mod markdown;
@@ -15,6 +16,7 @@ mod store_name;
 mod time;
 
 pub use failure::{Failure, FailureKind, causes};
+pub use finding::{Finding, Level};
 pub use identity::Identity;
 pub use job::{Job, JobError, Labels};
 pub use page::{Change, Page};

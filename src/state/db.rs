@@ -9,9 +9,9 @@ use rusqlite::{Connection, Error, ErrorCode, Transaction, TransactionBehavior};
 use crate::model::{Failure, FailureKind};
 
 /// What a file of ours is.
-struct Kind {
+pub(super) struct Kind {
     /// The file's name.
-    name: &'static str,
+    pub(super) name: &'static str,
     /// The file's `application_id`.
     id: i32,
     /// Each takes the schema one version up; `user_version` counts those applied.
@@ -21,7 +21,7 @@ struct Kind {
 }
 
 /// `wiki.db`: "wsyn" in ASCII.
-const WIKI: Kind = Kind {
+pub(super) const WIKI: Kind = Kind {
     name: "wiki.db",
     id: 0x7773_796e,
     migrations: &[concat!(
@@ -34,7 +34,7 @@ const WIKI: Kind = Kind {
 };
 
 /// `outbox.db`: "wsyo". A file of its own, so that whoever enqueues waits for no graph that is being written.
-const OUTBOX: Kind = Kind {
+pub(super) const OUTBOX: Kind = Kind {
     name: "outbox.db",
     id: 0x7773_796f,
     migrations: &[include_str!("schema/001_outbox.sql")],
@@ -44,12 +44,12 @@ const OUTBOX: Kind = Kind {
 impl Kind {
     /// The version that all migrations together make.
     #[allow(clippy::cast_possible_truncation)] // A handful.
-    fn latest(&self) -> u32 {
+    pub(super) fn latest(&self) -> u32 {
         self.migrations.len() as u32
     }
 
     /// Makes the refusal of a file, with the way out.
-    fn refused(&self, path: &Path, why: &str) -> Failure {
+    pub(super) fn refused(&self, path: &Path, why: &str) -> Failure {
         Failure::new(FailureKind::Refused, format!("{} {why}", path.display())).hint(format!(
             "move {}* away: {}",
             path.display(),
@@ -112,22 +112,7 @@ fn open(path: &Path, kind: &Kind) -> Result<Connection, Failure> {
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
         .map_err(failed)?;
     let found = Found::read(&mut db).map_err(failed)?;
-    if found.is_foreign(kind) {
-        return Err(kind.refused(path, "was not made by wiki-sync as what it is here"));
-    }
-    if found.version > kind.latest() {
-        let newer = format!(
-            "was written by a newer wiki-sync (schema {}; this one knows {})",
-            found.version,
-            kind.latest()
-        );
-        let refused = kind.refused(path, &newer);
-        let hint = format!(
-            "upgrade wiki-sync, or {}",
-            refused.hint.as_deref().unwrap_or_default()
-        );
-        return Err(refused.hint(hint));
-    }
+    found.check(path, kind)?;
     db.execute_batch(
         "PRAGMA synchronous = FULL;
          PRAGMA foreign_keys = ON;
@@ -144,7 +129,7 @@ fn open(path: &Path, kind: &Kind) -> Result<Connection, Failure> {
 }
 
 /// What a file says of itself.
-struct Found {
+pub(super) struct Found {
     application: i32,
     version: u32,
     /// Whether there is anything in it.
@@ -153,7 +138,7 @@ struct Found {
 
 impl Found {
     /// Reads it in one snapshot: a neighbour may be making the file at this moment.
-    fn read(db: &mut Connection) -> rusqlite::Result<Self> {
+    pub(super) fn read(db: &mut Connection) -> rusqlite::Result<Self> {
         let tx = db.transaction_with_behavior(TransactionBehavior::Deferred)?;
         let is_empty = !tx.query_row("SELECT EXISTS (SELECT 1 FROM sqlite_schema)", [], |row| {
             row.get::<_, bool>(0)
@@ -163,6 +148,30 @@ impl Found {
             application: tx.pragma_query_value(None, "application_id", |row| row.get(0))?,
             version: tx.pragma_query_value(None, "user_version", |row| row.get(0))?,
         })
+    }
+
+    /// Checks that the file is ours and none of a newer program.
+    ///
+    /// # Errors
+    /// `Refused`, with the way out.
+    pub(super) fn check(&self, path: &Path, kind: &Kind) -> Result<(), Failure> {
+        if self.is_foreign(kind) {
+            return Err(kind.refused(path, "was not made by wiki-sync as what it is here"));
+        }
+        if self.version > kind.latest() {
+            let newer = format!(
+                "was written by a newer wiki-sync (schema {}; this one knows {})",
+                self.version,
+                kind.latest()
+            );
+            let refused = kind.refused(path, &newer);
+            let hint = format!(
+                "upgrade wiki-sync, or {}",
+                refused.hint.as_deref().unwrap_or_default()
+            );
+            return Err(refused.hint(hint));
+        }
+        Ok(())
     }
 
     /// Whether it holds something that no migration of ours made.
@@ -256,7 +265,7 @@ pub fn outbox_failure(doing: &str, error: &Error) -> Failure {
     failure(doing, error, &OUTBOX)
 }
 
-fn failure(doing: &str, error: &Error, of: &Kind) -> Failure {
+pub(super) fn failure(doing: &str, error: &Error, of: &Kind) -> Failure {
     let kind = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => FailureKind::Busy,
         Some(
