@@ -13,7 +13,7 @@ mod redis;
 mod sqlite;
 mod worker;
 
-pub use self::redis::{Clock, Owner, RedisOutbox, RedisSettings};
+pub use self::redis::{Clock, Owner, RedisOutbox, RedisSettings, examine as examine_redis};
 pub use sqlite::SqliteOutbox;
 pub use worker::Worker;
 
@@ -288,6 +288,8 @@ pub struct Pending {
     pub attempts: u32,
     /// When it was first enqueued. A line that nobody has read yet does not say: then the time of the question.
     pub since: Timestamp,
+    /// When it may be claimed; `None` when it is held until its store is there again.
+    pub due: Option<Timestamp>,
 }
 
 /// Which dead letters or jobs a person means.

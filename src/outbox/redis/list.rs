@@ -72,6 +72,7 @@ impl RedisOutbox {
                 reason: String::new(),
                 attempts: job.retry,
                 since: now,
+                due: Some(now),
             }));
         }
         list.truncate(limit);
@@ -91,5 +92,6 @@ fn pending(entry: &Entry, standing: Standing, offset: Offset) -> Option<Pending>
         reason: entry.reason.clone(),
         attempts: entry.attempts,
         since: offset.told(entry.enqueued_at),
+        due: entry.due_at.map(|due| offset.told(due)),
     })
 }

@@ -339,7 +339,8 @@ impl Outbox for SqliteOutbox {
         let read = || {
             let mut pending = Vec::new();
             let mut statement = self.db.prepare_cached(
-                "SELECT path, held_for, reason, attempts, enqueued_at, state, worker, claimed_at
+                "SELECT path, held_for, reason, attempts, enqueued_at, state, worker, claimed_at,
+                        due_at
                  FROM jobs ORDER BY id LIMIT ?1",
             )?;
             let mut rows = statement.query([as_limit(limit)])?;
@@ -361,6 +362,7 @@ impl Outbox for SqliteOutbox {
                         reason: row.get(2)?,
                         attempts: row.get(3)?,
                         since: Timestamp(row.get(4)?),
+                        due: row.get::<_, Option<i64>>(8)?.map(Timestamp),
                     });
                 }
             }

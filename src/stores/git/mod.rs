@@ -24,6 +24,7 @@ mod commit;
 mod configured;
 mod convert;
 mod disk;
+mod examine;
 mod filter;
 mod head;
 mod index_entry;
@@ -51,6 +52,7 @@ use std::time::Duration;
 
 use git2::Repository;
 
+pub use self::examine::examine;
 pub use self::head::{Differs, HeadPages};
 pub use self::repo::open as open_repository;
 pub use self::work_tree::work_tree;

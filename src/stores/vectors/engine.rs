@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::point::{Meta, Point};
 use super::shape::{Dense, Only};
 use crate::embed::Sparse;
-use crate::model::Failure;
+use crate::model::{Failure, Finding};
 
 /// A point that the engine does not take as it is, and why. Its page fails alone.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,6 +57,9 @@ pub(super) trait Engine: Send {
     fn note(&mut self, _meta: &Meta) -> Result<(), Failure> {
         Ok(())
     }
+
+    /// Looks at what is there, for `doctor`, and says whether it may be read by the other methods; changes nothing.
+    fn examine(&mut self) -> (Vec<Finding>, bool);
 
     /// Returns the points of these ids, as far as they are there.
     fn retrieve(&mut self, ids: &[Uuid]) -> Result<Vec<Point>, Failure>;

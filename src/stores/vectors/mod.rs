@@ -51,7 +51,7 @@ use self::unusable::Unusable;
 use super::{Applied, Holding, Identity, Outcome, Store, Tally};
 use crate::embed::{Embeddings, PASSAGE_VERSION, bm25};
 use crate::model::markdown::PARSER_VERSION;
-use crate::model::{Change, Failure, FailureKind, Page, Secret, StoreName};
+use crate::model::{Change, Failure, FailureKind, Finding, Page, Secret, StoreName};
 use crate::state::{StateDir, Stop};
 
 /// The URL of the embedded engine.
@@ -180,6 +180,32 @@ pub fn adopted_wiki_id(
         }
     })?;
     Ok(last.map(|meta| meta.wiki))
+}
+
+/// What a finding of ours is called.
+const EXAMINED: &str = "vectors";
+
+/// Looks at the vectors of a wiki for `doctor`: whether they are there and as they are to be; changes nothing. `model` is the
+/// fingerprint of the one that the settings name; the wiki's id may be empty, where it is not known.
+#[must_use]
+pub fn examine(settings: VectorSettings, state: &StateDir, model: Option<String>) -> Vec<Finding> {
+    let engine = match open_engine(&settings, state) {
+        Ok(engine) => engine,
+        Err(failure) => return vec![Finding::of(EXAMINED, &failure, "correct vectors.url")],
+    };
+    let mut store = VectorStore::over(engine, settings, None);
+    store.model = model;
+    let (mut found, readable) = store.engine.examine();
+    let glanced = store.engine.glance(&store.settings.wiki_id);
+    let meta = match glanced {
+        None if readable => store.meta(),
+        glanced => Ok(glanced),
+    };
+    let whose = meta.and_then(|meta| meta.map_or(Ok(()), |meta| store.check(&meta)));
+    if let Err(failure) = whose {
+        found.push(Finding::of("vectors.model", &failure, REBUILD_EDGE));
+    }
+    found
 }
 
 /// Dense vectors as they were found.

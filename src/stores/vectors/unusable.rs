@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::engine::{Ask, Engine, Unfit};
 use super::point::Point;
 use super::shape::Dense;
-use crate::model::Failure;
+use crate::model::{Failure, Finding};
 
 /// Fails with its reason, whatever is asked of it.
 pub(super) struct Unusable(pub(super) Failure);
@@ -19,6 +19,14 @@ impl Unusable {
 impl Engine for Unusable {
     fn ready(&mut self, _create: bool) -> Result<bool, Failure> {
         self.fail()
+    }
+
+    fn examine(&mut self) -> (Vec<Finding>, bool) {
+        let otherwise = "`wiki-sync drain` says more";
+        (
+            vec![Finding::of(super::EXAMINED, &self.0, otherwise)],
+            false,
+        )
     }
 
     fn retrieve(&mut self, _ids: &[Uuid]) -> Result<Vec<Point>, Failure> {

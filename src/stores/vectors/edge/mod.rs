@@ -9,6 +9,7 @@
 //!   after each optimisation, which costs nothing where they are.
 
 mod convert;
+mod examine;
 mod note;
 mod shard;
 
@@ -35,7 +36,7 @@ use super::engine::{Ask, Engine, Unfit};
 use super::point::{BM25, DENSE, INDEXED, META, Meta, Point};
 use super::shape::{Dense, Shape};
 use super::turn::{Taken, Turn};
-use crate::model::{Failure, FailureKind};
+use crate::model::{Failure, FailureKind, Finding};
 use crate::state::StateDir;
 
 /// How many points go into one operation of Edge.
@@ -351,6 +352,10 @@ impl Engine for Edge {
     fn want(&mut self, dense: Dense) {
         self.shape.dense = Some(dense);
         self.open = None;
+    }
+
+    fn examine(&mut self) -> (Vec<Finding>, bool) {
+        (self.looked_at(), false)
     }
 
     fn glance(&mut self, wiki: &str) -> Option<Meta> {

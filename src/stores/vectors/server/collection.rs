@@ -191,7 +191,7 @@ impl Server {
     }
 }
 
-fn info(link: &mut Link, collection: &str) -> Result<CollectionInfo, Status> {
+pub(super) fn info(link: &mut Link, collection: &str) -> Result<CollectionInfo, Status> {
     let answer = link.call(|line| {
         let request = GetCollectionInfoRequest {
             collection_name: collection.into(),

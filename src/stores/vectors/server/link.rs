@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use qdrant_client::qdrant::collections_client::CollectionsClient;
 use qdrant_client::qdrant::points_client::PointsClient;
+use qdrant_client::qdrant::qdrant_client::QdrantClient;
 use tokio::runtime::{Builder, Runtime};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
@@ -57,6 +58,10 @@ impl Line {
 
     pub(super) fn collections(self) -> CollectionsClient<InterceptedService<Channel, Key>> {
         CollectionsClient::new(self.0)
+    }
+
+    pub(super) fn health(self) -> QdrantClient<InterceptedService<Channel, Key>> {
+        QdrantClient::new(self.0)
     }
 }
 

@@ -9,12 +9,14 @@
 //! | `link.rs` | the connection; calls with a bound, and what their failures mean |
 //! | `collection.rs` | the collection: made, or looked at before it is used |
 //! | `write.rs` | writing, in requests that the server can take |
+//! | `examine.rs` | a look at it, for `doctor` |
 //! | `convert.rs` | between our points and Qdrant's |
 //!
 //! Nothing is ever dropped here but points of pages: no collection, no index, no other wiki's point.
 
 mod collection;
 mod convert;
+mod examine;
 mod link;
 mod write;
 
@@ -31,7 +33,7 @@ use super::engine::{Ask, Engine, Unfit};
 use super::point::{BM25, DENSE, META, Point};
 use super::shape::{Dense, Shape};
 use super::{RRF_K, ServerSettings};
-use crate::model::Failure;
+use crate::model::{Failure, Finding};
 
 /// How many points a scroll reads at a time.
 const PAGE: u32 = 256;
@@ -260,6 +262,10 @@ impl Engine for Server {
                 Some((one.score, point))
             })
             .collect())
+    }
+
+    fn examine(&mut self) -> (Vec<Finding>, bool) {
+        self.looked_at()
     }
 
     /// Nothing to do: each write was waited for.
