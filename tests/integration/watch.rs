@@ -104,7 +104,8 @@ impl<'w> Watch<'w> {
     fn fresh(&self) {
         let end = Instant::now() + DEADLINE;
         loop {
-            let status = self.wiki.json(0, &["status"]);
+            // A watch that does not listen everywhere needs a person, and brings all the same.
+            let status = self.wiki.ws(&["status", "--json"]).json();
             if status["fresh"] == true {
                 return;
             }
@@ -575,7 +576,7 @@ fn a_system_that_tells_nothing_is_noticed_and_looked_at_instead() {
     watch.sentinel("x/y/deep");
     wiki.remove("wiki-output/a.md");
     watch.in_sync();
-    assert_eq!(wiki.json(0, &["status"])["watch"]["mode"], "polling");
+    assert_eq!(wiki.json(3, &["status"])["watch"]["mode"], "polling");
 }
 
 #[test]
@@ -600,7 +601,7 @@ fn folders_beyond_the_systems_limit_are_looked_at_instead() {
     }
     fs::remove_dir_all(wiki.root().join("wiki-output/sub")).unwrap();
     watch.in_sync();
-    assert_eq!(wiki.json(0, &["status"])["watch"]["mode"], "events+polling");
+    assert_eq!(wiki.json(3, &["status"])["watch"]["mode"], "events+polling");
 }
 
 #[test]

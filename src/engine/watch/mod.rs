@@ -5,7 +5,6 @@
 //! | `source.rs` | the trait of whatever tells of changes |
 //! | `events.rs` | the system's events, through `notify` |
 //! | `poll.rs`, `ears.rs` | looking again and again where nobody tells; both together |
-//! | `place.rs` | file systems that tell nothing |
 //! | `pending.rs` | pages that changed: quiet window and ceiling. Pure |
 //! | `surroundings.rs` | what git is doing beside us |
 //! | `hand.rs` | from pages that changed to jobs |
@@ -21,7 +20,6 @@ mod events;
 mod hand;
 mod heart;
 mod pending;
-mod place;
 mod poll;
 mod source;
 mod surroundings;
@@ -34,9 +32,10 @@ use super::drain::DrainOptions;
 use super::report::DrainReport;
 use super::{Parts, Progress};
 use crate::model::{Failure, FailureKind, PagePath};
+use crate::state::foreign_file_system;
 
 pub use ears::Mode;
-pub use heart::{Beat, Pulse, pulse};
+pub use heart::{Beat, Pulse, pulse, say_goodbye};
 pub use pending::Windows;
 pub use source::{Event, Source};
 
@@ -158,12 +157,13 @@ pub fn open_source(parts: &Parts, choice: Choice) -> Result<Box<dyn Source>, Fai
             return Err(Failure::new(FailureKind::Waiting, "watch.mode is \"poll\""));
         }
         Choice::Auto => {
-            if let Some(kind) = place::network_kind(&pages) {
+            if let Some(foreign) = foreign_file_system(&pages) {
                 return Err(Failure::new(
                     FailureKind::Waiting,
                     format!(
-                        "{} is on {kind}, where others' changes make no events",
-                        pages.display()
+                        "{} is on {}, where others' changes make no events",
+                        pages.display(),
+                        foreign.name
                     ),
                 )
                 .hint("if all changes are made on this machine, set watch.mode = \"events\""));

@@ -5,13 +5,13 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::ears::Ears;
+use super::ears::{Ears, Mode};
 use super::hand::{announce, announce_all, pages_below};
 use super::heart::Heart;
 use super::pending::Pending;
 use super::source::{Event, Source};
 use super::surroundings::{Git, Look};
-use super::{End, Listener, Told, WatchOptions};
+use super::{Choice, End, Listener, Told, WatchOptions};
 use crate::engine::alert::{END_WAIT, Event as Incident, Subject};
 use crate::engine::drain::Run;
 use crate::engine::gate::Gate;
@@ -276,7 +276,8 @@ impl<'a> Watcher<'a> {
 
     fn tell_mode(&mut self) -> bool {
         let mode = self.ears.mode();
-        self.heart.set_mode(mode, self.ears.why.as_ref())
+        let degraded = mode != Mode::Events && self.options.settings.choice != Choice::Poll;
+        self.heart.set_mode(mode, self.ears.why.as_ref(), degraded)
     }
 
     /// Says what of that we work with is another one now.
