@@ -37,16 +37,7 @@ impl Workspace {
     /// When there is none, or none that we will touch; when a setting cannot be used.
     pub(crate) fn find(start: &Path, flags: &[String]) -> Result<Self, CommandError> {
         let (root, config) = settings(start, flags)?;
-        let root = root.ok_or_else(|| {
-            CommandError::new(format!(
-                "no wiki in {} or in a folder above it",
-                start.display()
-            ))
-            .hint(format!(
-                "go to a git repository with a folder {:?}, or run `wiki-sync init` where the wiki is to be",
-                config.wiki.pages
-            ))
-        })?;
+        let root = root.ok_or_else(|| no_wiki(start, &config))?;
         let found = Self::at(root, config, start.into())?;
         let pages = found.root.path.join(found.wiki.pages_dir());
         // Once it was there under this name, a missing folder is a wiki without pages.
@@ -180,13 +171,18 @@ impl Workspace {
     }
 
     /// Reads the bot's token: from the environment, else from its file.
-    fn telegram_token(&self) -> Result<Option<Secret>, Failure> {
+    pub(super) fn telegram_token(&self) -> Result<Option<Secret>, Failure> {
         let file = &self.config.alert.token_file;
         self.secret(TOKEN_VARIABLE, "alert.telegram.token_file", file)
     }
 
     /// Reads a secret: from an environment variable, else from the file that a setting names.
-    fn secret(&self, variable: &str, key: &str, file: &str) -> Result<Option<Secret>, Failure> {
+    pub(super) fn secret(
+        &self,
+        variable: &str,
+        key: &str,
+        file: &str,
+    ) -> Result<Option<Secret>, Failure> {
         if let Ok(secret) = std::env::var(variable)
             && !secret.trim().is_empty()
         {
@@ -204,6 +200,39 @@ impl Workspace {
             )),
         }
     }
+}
+
+/// Says that no folder upward is a wiki's.
+pub(crate) fn no_wiki(start: &Path, config: &Config) -> CommandError {
+    CommandError::new(format!(
+        "no wiki in {} or in a folder above it",
+        start.display()
+    ))
+    .hint(format!(
+        "go to a git repository with a folder {:?}, or run `wiki-sync init` where the wiki is to be",
+        config.wiki.pages
+    ))
+}
+
+/// Does as [`settings`], but goes on without a settings file that cannot be used, and returns what is wrong with it.
+///
+/// # Errors
+/// As [`settings`], of everything else.
+pub(crate) fn settings_as_far_as_they_go(
+    start: &Path,
+    flags: &[String],
+) -> Result<(Option<Root>, Config, Option<CommandError>), CommandError> {
+    let broken = match settings(start, flags) {
+        Ok((root, config)) => return Ok((root, config, None)),
+        Err(broken) => broken,
+    };
+    let config = Config::from_layers(&Layers {
+        file: None,
+        environment: environment()?,
+        flags,
+    })?;
+    let root = root::find(start, &config.wiki.pages)?;
+    Ok((root, config, Some(broken)))
 }
 
 /// Finds the root and lays the settings over one another. Without a root there is no file's layer.
@@ -271,6 +300,9 @@ fn environment() -> Result<Vec<(String, String)>, CommandError> {
     Ok(ours)
 }
 
+pub(super) use wired::{
+    CHECKOUT_ID, WIKI_ID, git_settings, own_wiki_id, redis_settings, vector_place,
+};
 pub(crate) use wired::{
     graph_db, graph_store, ignored_by_git, put_vectors_in_place, search, vectors_beside,
 };
@@ -301,27 +333,31 @@ mod wired {
     const QUERY: Duration = Duration::from_secs(10);
 
     /// The key of the wiki's id among the lasting values.
-    const WIKI_ID: &str = "wiki_id";
+    pub(in crate::cli) const WIKI_ID: &str = "wiki_id";
     /// The key of the root at which that id was last used on a server.
     const WIKI_ROOT: &str = "wiki_root";
     /// The key of the checkout's id among the lasting values.
-    const CHECKOUT_ID: &str = "checkout_id";
+    pub(in crate::cli) const CHECKOUT_ID: &str = "checkout_id";
 
     pub(super) fn outbox(ws: &Workspace) -> Result<Box<dyn Outbox>, Failure> {
-        let choice = &ws.config.outbox;
-        outbox::open(&choice.url, &ws.state.outbox(), || {
+        outbox::open(&ws.config.outbox.url, &ws.state.outbox(), || {
             let id = Receipts::open(&ws.state.database())?
                 .meta(CHECKOUT_ID, || Uuid::new_v4().to_string())?;
-            Ok(RedisSettings {
-                url: choice.url.clone(),
-                key: choice.key.clone(),
-                dead_key: choice.dead_key.clone(),
-                allow_eviction: choice.allow_eviction,
-                owner: Owner::of(&ws.root.path, id),
-                clock: Clock::Server,
-                within: None,
-            })
+            Ok(redis_settings(ws, id))
         })
+    }
+
+    pub(in crate::cli) fn redis_settings(ws: &Workspace, id: String) -> RedisSettings {
+        let choice = &ws.config.outbox;
+        RedisSettings {
+            url: choice.url.clone(),
+            key: choice.key.clone(),
+            dead_key: choice.dead_key.clone(),
+            allow_eviction: choice.allow_eviction,
+            owner: Owner::of(&ws.root.path, id),
+            clock: Clock::Server,
+            within: None,
+        }
     }
 
     /// Returns a test for what git ignores: what the watch leaves to the scan. Nothing, where git is left alone or the
@@ -351,8 +387,17 @@ mod wired {
     }
 
     pub(super) fn git(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {
+        let settings = git_settings(ws);
+        Ok(Box::new(GitStore::open(
+            &ws.root.path,
+            &ws.state,
+            settings,
+        )?))
+    }
+
+    pub(in crate::cli) fn git_settings(ws: &Workspace) -> GitSettings {
         let choice = &ws.config.git;
-        let settings = GitSettings {
+        GitSettings {
             pages_dir: ws.wiki.pages_dir().into(),
             is_page: ws.wiki.page_test(),
             allow_detached: choice.allow_detached,
@@ -360,12 +405,7 @@ mod wired {
             message: choice.message.clone(),
             author: choice.author.clone(),
             ..GitSettings::default()
-        };
-        Ok(Box::new(GitStore::open(
-            &ws.root.path,
-            &ws.state,
-            settings,
-        )?))
+        }
     }
 
     fn vector_store(ws: &Workspace) -> Result<VectorStore, Failure> {
@@ -380,16 +420,15 @@ mod wired {
         }
     }
 
-    fn vector_settings(ws: &Workspace) -> Result<VectorSettings, Failure> {
+    /// Returns where the vectors are, without whose they are.
+    pub(in crate::cli) fn vector_place(ws: &Workspace) -> Result<VectorSettings, Failure> {
         let choice = &ws.config.vectors;
         let folder = ws.root.path.file_name().unwrap_or_default();
         let mut settings = VectorSettings {
             url: choice.url.clone(),
             ..VectorSettings::embedded(String::new(), folder.to_string_lossy())
         };
-        let mut receipts = Receipts::open(&ws.state.database())?;
         if !settings.is_shared() {
-            settings.wiki_id = wiki_id(&mut receipts, &settings, &ws.state)?;
             return Ok(settings);
         }
         let Owner { host, root, .. } = Owner::of(&ws.root.path, String::new());
@@ -406,6 +445,17 @@ mod wired {
             )?,
             timeout: choice.timeout,
         };
+        Ok(settings)
+    }
+
+    fn vector_settings(ws: &Workspace) -> Result<VectorSettings, Failure> {
+        let mut settings = vector_place(ws)?;
+        let mut receipts = Receipts::open(&ws.state.database())?;
+        if !settings.is_shared() {
+            settings.wiki_id = wiki_id(&mut receipts, &settings, &ws.state)?;
+            return Ok(settings);
+        }
+        let Owner { root, .. } = Owner::of(&ws.root.path, String::new());
         // A copy of a checkout that is still there, state and all, is another one: else each would take the other's
         // points for its own.
         let is_copy = receipts
@@ -462,7 +512,7 @@ mod wired {
     }
 
     /// Returns the id of the wiki of a checkout on a server: the same again when its state was lost.
-    fn own_wiki_id(belongs: &str) -> String {
+    pub(in crate::cli) fn own_wiki_id(belongs: &str) -> String {
         let name = format!("wiki-sync/wiki/{belongs}");
         Uuid::new_v5(&Uuid::NAMESPACE_URL, name.as_bytes()).to_string()
     }

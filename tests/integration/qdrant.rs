@@ -6,6 +6,7 @@ use std::thread;
 
 use wiki_sync::testing::qdrant_server::{Act, Fault, QdrantServer, serve_until_killed};
 
+use crate::doctor::{said, says};
 use crate::wiki::Wiki;
 
 #[test]
@@ -93,6 +94,33 @@ fn a_wiki_is_drained_to_a_server_verified_and_searched() {
     assert_eq!(
         wiki.json(0, &["search", "turtles"])[0]["path"],
         "wiki-output/b.md"
+    );
+}
+
+#[test]
+fn doctor_says_how_server_and_collection_stand_and_makes_nothing() {
+    let mut server = spawn();
+    let wiki = on(&server, Wiki::small());
+    for _ in 0..2 {
+        let doctor = wiki.json(0, &["doctor"]);
+        says(&doctor, "vectors", "ok", "Qdrant 1.18.3 answers", "");
+        says(&doctor, "vectors.collection", "ok", "not there yet", "");
+    }
+    wiki.drain();
+    let doctor = wiki.json(0, &["doctor"]);
+    says(&doctor, "vectors.collection", "ok", " points", "");
+    assert!(said(&doctor, "vectors.model").is_empty(), "{doctor}");
+    server.want_key("k");
+    let doctor = wiki.json(3, &["doctor"]).to_string();
+    assert!(doctor.contains("WIKI_SYNC_VECTORS_API_KEY"), "{doctor}");
+    server.down();
+    let doctor = wiki.json(3, &["doctor"]);
+    says(
+        &doctor,
+        "vectors",
+        "fault",
+        "cannot reach",
+        "start the Qdrant server",
     );
 }
 

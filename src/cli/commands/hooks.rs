@@ -144,7 +144,7 @@ pub(super) fn look(places: &Places) -> Result<HooksStatus, HooksError> {
     hooks::status::status(places, &program)
 }
 
-fn own_path() -> Result<String, HooksError> {
+pub(in crate::cli) fn own_path() -> Result<String, HooksError> {
     let called = std::env::args_os().next().unwrap_or_default();
     program(&called, std::env::var_os("PATH").as_deref())
 }
