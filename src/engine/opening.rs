@@ -12,11 +12,8 @@ use super::report::{gather, trouble};
 use super::scan::Scan;
 use super::{Parts, Progress};
 use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
-use crate::outbox::{Claimed, Settle};
+use crate::outbox::{Claimed, HANDFUL, Settle};
 use crate::state::{CheckoutLock, Taken};
-
-/// Jobs handed to the outbox at a time while scanning.
-const ENQUEUE: usize = 500;
 
 impl Run<'_> {
     /// Opens the stores, takes back what the dead had in hand, lets held jobs try again, and scans.
@@ -118,7 +115,7 @@ impl Run<'_> {
                     job.sha = None;
                 }
                 jobs.push(job);
-                if jobs.len() < ENQUEUE {
+                if jobs.len() < HANDFUL {
                     return Ok(());
                 }
                 enqueue(&mut jobs)

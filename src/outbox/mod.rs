@@ -59,6 +59,10 @@ pub fn open(
 /// that makes sense, far below the time after which somebody would ask.
 pub const LONGEST_WAIT: Duration = Duration::from_hours(1);
 
+/// Jobs that whoever has many hands to [`Outbox::enqueue`] at a time: some milliseconds in SQLite, so that nobody else who
+/// enqueues waits for more.
+pub const HANDFUL: usize = 200;
+
 /// The most bytes of a reason that are kept.
 const LONGEST_REASON: usize = 4096;
 

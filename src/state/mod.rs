@@ -19,6 +19,7 @@ mod hints;
 mod lock;
 mod mark;
 mod marks;
+mod outbox_db;
 mod receipts;
 mod stop;
 
@@ -27,10 +28,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-pub use db::{db_failure, open_db, open_outbox_db, outbox_failure, with_write};
+pub use db::{db_failure, open_db, outbox_failure, with_write};
 pub use hints::Taken;
 pub use lock::CheckoutLock;
 pub(crate) use lock::lock_file;
+pub use outbox_db::{OutboxDb, open_outbox_db};
 pub use receipts::{Entry, FileSeen, Known, Receipt, Receipts};
 pub use stop::Stop;
 
