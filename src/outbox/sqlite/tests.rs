@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use rusqlite::{StatementStatus, TransactionBehavior};
 
 use super::*;
-use crate::model::Labels;
+use crate::model::{Labels, StoreSet};
 use crate::outbox::Death;
 use crate::state::open_outbox_db;
 use crate::testing::outbox_contract;
@@ -398,7 +398,7 @@ fn a_failed_transaction_leaves_nothing_behind() {
         )
         .expect("a trigger");
     let death = Death {
-        store: None,
+        stores: StoreSet::NONE,
         reason: String::new(),
         attempts: 1,
         version: String::new(),
