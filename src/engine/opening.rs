@@ -48,9 +48,7 @@ impl Run<'_> {
         let _ = announce::catch_up(parts, hints.is_some(), now);
         if self.options.scan {
             self.scan(parts, now, progress)?;
-            if let Some(hints) = hints {
-                hints.answer()?;
-            }
+            self.answer(hints)?;
         }
         Ok(())
     }
@@ -293,7 +291,15 @@ impl Run<'_> {
         // As at the beginning.
         let _ = announce::catch_up(parts, hints.is_some(), now);
         self.scan(parts, now, progress)?;
-        hints.map_or(Ok(()), Taken::answer)
+        self.answer(hints)
+    }
+
+    /// Answers the hints after a scan; not when the outbox was too full for all that it found, so that they count on.
+    fn answer(&self, hints: Option<Taken>) -> Result<(), Failure> {
+        match hints {
+            Some(hints) if self.unscanned.is_none() => hints.answer(),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Lets those jobs try again that are held for a store which nothing probes: they wait for the user, for a
