@@ -12,11 +12,8 @@ use super::report::{gather, trouble};
 use super::scan::Scan;
 use super::{Parts, Progress};
 use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
-use crate::outbox::{Claimed, Settle};
+use crate::outbox::{Claimed, HANDFUL, Settle};
 use crate::state::{CheckoutLock, Taken};
-
-/// Jobs handed to the outbox at a time while scanning.
-const ENQUEUE: usize = 500;
 
 impl Run<'_> {
     /// Opens the stores, takes back what the dead had in hand, lets held jobs try again, and scans.
@@ -51,9 +48,7 @@ impl Run<'_> {
         let _ = announce::catch_up(parts, hints.is_some(), now);
         if self.options.scan {
             self.scan(parts, now, progress)?;
-            if let Some(hints) = hints {
-                hints.answer()?;
-            }
+            self.answer(hints)?;
         }
         Ok(())
     }
@@ -118,7 +113,7 @@ impl Run<'_> {
                     job.sha = None;
                 }
                 jobs.push(job);
-                if jobs.len() < ENQUEUE {
+                if jobs.len() < HANDFUL {
                     return Ok(());
                 }
                 enqueue(&mut jobs)
@@ -296,7 +291,15 @@ impl Run<'_> {
         // As at the beginning.
         let _ = announce::catch_up(parts, hints.is_some(), now);
         self.scan(parts, now, progress)?;
-        hints.map_or(Ok(()), Taken::answer)
+        self.answer(hints)
+    }
+
+    /// Answers the hints after a scan; not when the outbox was too full for all that it found, so that they count on.
+    fn answer(&self, hints: Option<Taken>) -> Result<(), Failure> {
+        match hints {
+            Some(hints) if self.unscanned.is_none() => hints.answer(),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Lets those jobs try again that are held for a store which nothing probes: they wait for the user, for a

@@ -24,5 +24,5 @@ pub use path::{PagePath, PathError};
 pub use retry::{RetryPolicy, Verdict};
 pub use secret::Secret;
 pub use sha::ContentSha;
-pub use store_name::{NoSuchStore, StoreName};
+pub use store_name::{NoSuchStore, StoreName, StoreSet};
 pub use time::Timestamp;

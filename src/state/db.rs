@@ -65,7 +65,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(15);
 ///
 /// SQLite's own way sleeps longer each time, up to 100 ms, and so misses the moments between two transactions of a
 /// busy neighbour.
-fn wait_for_turn(looks: i32) -> bool {
+pub(super) fn wait_for_turn(looks: i32) -> bool {
     const SHORT: Duration = Duration::from_millis(1);
     const LONG: Duration = Duration::from_millis(10);
     /// As many short sleeps as make a second; then as many long ones as make the rest of [`BUSY_TIMEOUT`].
@@ -86,16 +86,12 @@ pub fn open_db(path: &Path) -> Result<Connection, Failure> {
     open(path, &WIKI)
 }
 
-/// Opens `outbox.db`, as [`open_db`] does. Closed as the last connection it leaves its log (some MB) to the next, which
-/// brings it into the database: that waits for the disk several times, and an `enqueue` need not. A drain sets it otherwise.
+/// Opens `outbox.db`, as [`open_db`] does.
 ///
 /// # Errors
 /// As [`open_db`].
-pub fn open_outbox_db(path: &Path) -> Result<Connection, Failure> {
-    let db = open(path, &OUTBOX)?;
-    db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
-        .map_err(|e| db_failure("cannot set up the outbox", &e))?;
-    Ok(db)
+pub(super) fn open_as_outbox(path: &Path) -> Result<Connection, Failure> {
+    open(path, &OUTBOX)
 }
 
 fn open(path: &Path, kind: &Kind) -> Result<Connection, Failure> {

@@ -20,6 +20,7 @@ mod lock;
 mod look;
 mod mark;
 mod marks;
+mod outbox_db;
 mod receipts;
 mod stop;
 
@@ -28,12 +29,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-pub use db::{db_failure, open_db, open_outbox_db, outbox_failure, with_write};
+pub use db::{db_failure, open_db, outbox_failure, with_write};
 pub use disk::{Foreign, Room, foreign_file_system, room};
 pub use hints::Taken;
 pub use lock::CheckoutLock;
 pub(crate) use lock::lock_file;
 pub use look::{Checked, Look, Version, look};
+pub use outbox_db::{OutboxDb, open_outbox_db};
 pub use receipts::{Entry, FileSeen, Known, Receipt, Receipts};
 pub use stop::Stop;
 

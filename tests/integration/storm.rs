@@ -8,10 +8,10 @@ use wiki_sync::testing::RedisServer;
 use crate::wiki::Wiki;
 
 /// Small, fast, and the same on every run of a seed (Marsaglia's xorshift).
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

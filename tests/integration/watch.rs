@@ -17,7 +17,7 @@ use crate::wiki::Wiki;
 const DEADLINE: Duration = Duration::from_secs(90);
 
 /// A watch that runs on a wiki; killed when dropped.
-struct Watch<'w> {
+pub(crate) struct Watch<'w> {
     wiki: &'w Wiki,
     child: Child,
     lines: Arc<Mutex<Vec<Value>>>,
@@ -25,7 +25,7 @@ struct Watch<'w> {
 
 impl<'w> Watch<'w> {
     /// Starts one and waits until the first scan is done. The scans on a timer never come.
-    fn start(wiki: &'w Wiki) -> Self {
+    pub(crate) fn start(wiki: &'w Wiki) -> Self {
         let watch = Self::start_with(wiki, &[], &[]);
         watch.wait("the first sync", |line| line["event"] == "synced");
         watch
@@ -52,19 +52,24 @@ impl<'w> Watch<'w> {
         Self { wiki, child, lines }
     }
 
-    fn lines(&self) -> Vec<Value> {
+    pub(crate) fn lines(&self) -> Vec<Value> {
         self.lines.lock().unwrap().clone()
     }
 
     /// Waits for a line that it says from now on, or has said.
     #[track_caller]
-    fn wait(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn wait(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         self.wait_after(0, what, wanted)
     }
 
     /// The same, of the lines after so many.
     #[track_caller]
-    fn wait_after(&self, after: usize, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn wait_after(
+        &self,
+        after: usize,
+        what: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Value {
         let end = Instant::now() + DEADLINE;
         loop {
             if let Some(line) = self.lines().into_iter().skip(after).find(&wanted) {
@@ -95,7 +100,7 @@ impl<'w> Watch<'w> {
 
     /// Waits until nothing is owed, and proves it.
     #[track_caller]
-    fn in_sync(&self) {
+    pub(crate) fn in_sync(&self) {
         self.fresh();
         self.wiki.assert_in_sync();
     }
