@@ -70,7 +70,7 @@ pub(super) fn dead_letters(letters: &[DeadLetter]) -> Vec<DeadLetters> {
     let mut all: Vec<DeadLetters> = Vec::new();
     let mut places = HashMap::new();
     for letter in letters {
-        let store = letter.death.store.map(StoreName::as_str);
+        let store = letter.death.stores.only().map(StoreName::as_str);
         let path = letter.path.as_ref().map_or("", PagePath::as_str);
         let reason = nameless(&letter.death.reason, path);
         let place = *places.entry((store, reason)).or_insert_with_key(|key| {
