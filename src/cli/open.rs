@@ -271,9 +271,7 @@ fn environment() -> Result<Vec<(String, String)>, CommandError> {
     Ok(ours)
 }
 
-pub(crate) use wired::{
-    graph_db, graph_store, ignored_by_git, put_vectors_in_place, search, vectors_beside,
-};
+pub(crate) use wired::{graph_db, graph_store, ignored_by_git, search, vectors_beside};
 
 /// What stands behind the settings today.
 mod wired {
@@ -293,8 +291,7 @@ mod wired {
     use crate::stores::git::{self, GitSettings, GitStore};
     use crate::stores::graph::GraphStore;
     use crate::stores::vectors::{
-        EDGE_URL, Question, ServerSettings, VectorSettings, VectorStore, adopted_wiki_id,
-        open_beside, put_in_place,
+        Beside, EDGE_URL, Question, ServerSettings, VectorSettings, VectorStore, adopted_wiki_id,
     };
 
     /// How long a search waits for the provider.
@@ -420,13 +417,8 @@ mod wired {
     }
 
     /// Opens vectors beside those that are in use, to be built.
-    pub(crate) fn vectors_beside(ws: &Workspace) -> Result<VectorStore, Failure> {
-        open_beside(vector_settings(ws)?, &ws.state, embeddings(ws)?)
-    }
-
-    /// Puts vectors that were built in the place of those that are in use.
-    pub(crate) fn put_vectors_in_place(ws: &Workspace) -> Result<(), Failure> {
-        put_in_place(&ws.state, vector_settings(ws)?.wait)
+    pub(crate) fn vectors_beside(ws: &Workspace) -> Result<Beside, Failure> {
+        Beside::open(vector_settings(ws)?, &ws.state, embeddings(ws)?)
     }
 
     /// Opens what gives dense vectors, where the settings name a provider.

@@ -27,6 +27,8 @@ mod producers;
 mod python;
 #[cfg(all(feature = "edge", feature = "server"))]
 mod qdrant;
+#[cfg(all(feature = "edge", feature = "server"))]
+mod rebuild;
 mod redis;
 mod redis_faults;
 mod redis_workers;
