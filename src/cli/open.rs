@@ -103,7 +103,12 @@ impl Workspace {
                 "no page is indexed yet: `wiki-sync drain` does it".into(),
             ));
         }
-        if store == StoreName::Vectors && !wired::vectors(self)?.is_there()? {
+        let is_there = || match wired::vectors(self)?.is_there() {
+            // Of another model: words were found in it.
+            Err(failure) if failure.kind == FailureKind::Refused => Ok(true),
+            other => other,
+        };
+        if store == StoreName::Vectors && !is_there()? {
             return Ok(Some(
                 "what the vectors held is lost: `wiki-sync drain` builds it anew".into(),
             ));

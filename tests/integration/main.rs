@@ -36,5 +36,7 @@ mod scope;
 mod signals;
 mod storm;
 mod together;
+#[cfg(all(feature = "edge", feature = "server"))]
+mod vectors_load;
 mod watch;
 mod wiki;

@@ -242,7 +242,7 @@ pub(super) fn opening(
             .hint("look for free space, memory and permissions there")
     } else {
         Failure::new(FailureKind::Refused, text).hint(format!(
-            "move {} away: the next drain rebuilds it from the files",
+            "`wiki-sync rebuild vectors` builds it anew from the files; or move {} away: the next drain does",
             dir.display()
         ))
     })
