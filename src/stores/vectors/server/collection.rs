@@ -32,6 +32,7 @@ impl Server {
     /// # Errors
     /// As [`Engine::ready`](super::super::engine::Engine::ready).
     pub(super) fn look(&mut self, create: bool) -> Result<bool, Failure> {
+        self.is_gone = false;
         if let Some(name) = &self.alias {
             let aliases = match self.link.aliases() {
                 // A key for reading one collection only: it is asked by the name that it has.

@@ -25,7 +25,7 @@ use qdrant_client::qdrant::{
     Condition, DenseVector, Filter, GetPoints, PrefetchQuery, Query, QueryPoints, Rrf,
     ScrollPoints, VectorInput, WithVectorsSelector, query, vector_input,
 };
-use tonic::Code;
+use tonic::{Code, Status};
 use uuid::Uuid;
 
 use self::link::Link;
@@ -49,6 +49,8 @@ pub(super) struct Server {
     shape: Shape,
     /// Whether the collection has dense vectors; known once it was looked at.
     has_dense: bool,
+    /// Whether it was no longer there when it was last asked.
+    is_gone: bool,
     /// How many points go into a request; fewer once that was too much for the server.
     batch: usize,
     /// The largest point that is sent, in bytes.
@@ -67,6 +69,7 @@ impl Server {
             collection: settings.collection.clone(),
             shape,
             has_dense: false,
+            is_gone: false,
             batch: REQUEST_POINTS,
             most_bytes: POINT_BYTES,
         })
@@ -75,6 +78,12 @@ impl Server {
     /// Returns the collection itself, as far as it is known.
     pub(super) fn collection(&self) -> &str {
         &self.collection
+    }
+
+    /// Says what a call that failed means, and remembers whether the collection is gone.
+    fn failure(&mut self, doing: &str, status: &Status) -> Failure {
+        self.is_gone = status.code() == Code::NotFound;
+        self.link.failure(doing, status)
     }
 
     /// Which vectors are read. A name that the collection does not have is an error of the server's.
@@ -154,7 +163,7 @@ impl Engine for Server {
             };
             async move { line.points().get(request).await }
         });
-        let answer = answer.map_err(|status| self.link.failure("read", &status))?;
+        let answer = answer.map_err(|status| self.failure("read", &status))?;
         Ok(answer
             .result
             .into_iter()
@@ -202,6 +211,10 @@ impl Engine for Server {
 
     fn has_dense(&self) -> bool {
         self.has_dense
+    }
+
+    fn is_gone(&self) -> bool {
+        self.is_gone
     }
 
     fn query(&mut self, ask: &Ask<'_>) -> Result<Vec<(f32, Point)>, Failure> {
@@ -263,7 +276,7 @@ impl Engine for Server {
             let request = request.clone();
             async move { line.points().query(request).await }
         });
-        let answer = answer.map_err(|status| self.link.failure("search", &status))?;
+        let answer = answer.map_err(|status| self.failure("search", &status))?;
         Ok(answer
             .result
             .into_iter()

@@ -482,6 +482,31 @@ fn what_was_exchanged_in_the_middle_of_a_batch_is_not_vouched_for() {
 }
 
 #[test]
+fn a_search_that_finds_its_version_gone_looks_again() {
+    let place = Place::test_server();
+    let open = || {
+        let mut settings = place.settings("wiki-1");
+        settings.shape.dense = Some(Dense {
+            dimension: 4,
+            model: "A".into(),
+        });
+        VectorStore::open(settings, &state(&place), None).expect("a store")
+    };
+    put(&mut open(), 1, vec![page("w/a.md", "x")]);
+    for method in ["query", "get_points"] {
+        let gone = Act::Refuse(Code::NotFound.into());
+        place.running().fault(Fault::once(method, gone));
+        let mut reader = open();
+        let question = Question {
+            meaning: Some(&[1.0, 0.0, 0.0, 0.0]),
+            ..Question::words("x", 5)
+        };
+        let answer = reader.ask(&question).expect("searched");
+        assert_eq!(answer.hits.len(), 1, "{method}");
+    }
+}
+
+#[test]
 fn a_key_that_may_not_list_aliases_still_reads() {
     let place = Place::test_server();
     put(&mut store(&place), 1, vec![page("w/a.md", "x")]);
