@@ -150,6 +150,30 @@ fn a_server_that_dies_while_it_is_written_to_costs_no_attempt_and_is_healed() {
 }
 
 #[test]
+fn a_delete_that_the_server_fails_is_owed_until_it_succeeds_and_leaves_no_orphan() {
+    let server = spawn();
+    let wiki = on(&server, many(3, "first"));
+    wiki.drain();
+    let internal = Act::Refuse(tonic::Code::Internal.into());
+    server.fault(Fault::always("delete_points", internal));
+    wiki.write("wiki-output/000.md", sections(2, "second"));
+    wiki.remove("wiki-output/001.md");
+    let report = wiki.json(75, &["drain", "--no-wait"]);
+    assert_eq!((&report["held"], &report["dlq"]), (&2.into(), &0.into()));
+    server.calm();
+    wiki.drain();
+    wiki.assert_in_sync();
+    let found = wiki.json(0, &["search", "page1"]);
+    assert!(
+        found
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|hit| hit["path"] != "wiki-output/001.md")
+    );
+}
+
+#[test]
 fn a_server_that_is_back_soon_is_waited_for() {
     let mut server = spawn();
     let mut wiki = on(&server, many(10, "word"));

@@ -6,6 +6,7 @@ use std::fs;
 use wiki_sync::testing::qdrant_server::{Act, Fault, QdrantServer, serve_until_killed};
 use wiki_sync::testing::{EmbeddingServer, MODEL};
 
+use crate::meaning::each_text_is_embedded_once;
 use crate::wiki::Wiki;
 
 #[test]
@@ -71,6 +72,13 @@ fn long() -> Wiki {
         ("wiki-output/long.md", &format!("# Long\n\n{sections}")),
         ("wiki-output/a.md", "# Alpha\n\nRedis list.\n"),
     ])
+}
+
+#[test]
+fn an_edit_embeds_one_text_and_a_touch_a_move_a_branch_switch_and_a_restart_none() {
+    let (server, provider) = (spawn(), EmbeddingServer::start());
+    let wiki = on(&server, &provider, Wiki::with(&[]));
+    each_text_is_embedded_once(&wiki, &provider);
 }
 
 #[test]
