@@ -423,11 +423,7 @@ fn a_server_behind_tls_is_asked_only_when_its_certificate_is_trusted_and_its_key
         &found.err,
     ];
     let secret = b"a-secret-key";
-    for bytes in told
-        .map(|text| text.as_bytes())
-        .into_iter()
-        .chain([&state[..]])
-    {
+    for bytes in told.map(String::as_bytes).into_iter().chain([&state[..]]) {
         assert!(!bytes.windows(secret.len()).any(|part| part == secret));
     }
 }

@@ -65,9 +65,9 @@ fn channels(wiki: &Wiki, query: &str) -> Vec<String> {
 }
 
 fn long() -> Wiki {
-    let sections: String = (1..120)
-        .map(|n| format!("## Part {n}\n\nWords of part {n}.\n\n"))
-        .collect();
+    let sections = (1..120).fold(String::new(), |text, n| {
+        text + &format!("## Part {n}\n\nWords of part {n}.\n\n")
+    });
     Wiki::with(&[
         ("wiki-output/long.md", &format!("# Long\n\n{sections}")),
         ("wiki-output/a.md", "# Alpha\n\nRedis list.\n"),
@@ -206,14 +206,21 @@ fn a_server_killed_while_it_exchanges_has_the_one_or_the_other_and_the_next_rebu
 }
 
 #[test]
-fn killed_while_its_collection_is_made_the_next_drain_goes_on() {
+fn cut_off_while_a_collection_is_made_the_next_one_goes_on_with_it() {
     let (server, provider) = (spawn(), EmbeddingServer::start());
-    let wiki = on(&server, &provider, Wiki::small());
+    let mut wiki = on(&server, &provider, Wiki::small());
     assert!(wiki.killed_at("vectors.made", &["drain"]));
     assert_collections(&server, &["wiki-sync-v1"]);
     wiki.drain();
     assert_collections(&server, &["wiki-sync-v1"]);
     wiki.assert_in_sync();
+    // An empty version, whoever made it, is no reason to take another number, and is not removed.
+    change_model(&mut wiki);
+    server.fault(Fault::once("create_field_index", Act::Refuse(13)));
+    wiki.ws(&["rebuild", "vectors"]).code(75);
+    assert_collections(&server, &["wiki-sync-v1", "wiki-sync-v2"]);
+    wiki.json(0, &["rebuild", "vectors"]);
+    assert_collections(&server, &["wiki-sync-v2"]);
 }
 
 #[test]

@@ -16,9 +16,9 @@ fn large() -> Wiki {
     let wiki = Wiki::with(&[]);
     let long = "long text of many words ".repeat(150);
     for page in 0..20 {
-        let sections: String = (0..100)
-            .map(|n| format!("## Part {n}\n\nOf page {page} part {n}: {long}\n\n"))
-            .collect();
+        let sections = (0..100).fold(String::new(), |text, n| {
+            text + &format!("## Part {n}\n\nOf page {page} part {n}: {long}\n\n")
+        });
         wiki.write(&format!("wiki-output/{page:02}.md"), sections);
     }
     wiki

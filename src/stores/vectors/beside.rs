@@ -90,8 +90,13 @@ impl Beside {
     fn clear(&self) -> Result<(), Failure> {
         #[cfg(feature = "server")]
         if self.settings.is_shared() {
-            let VectorSettings { url, server, .. } = &self.settings;
-            return server::beside::clear(url, server, &self.collection);
+            let VectorSettings {
+                url,
+                server,
+                wiki_id,
+                ..
+            } = &self.settings;
+            return server::beside::clear(url, server, wiki_id, &self.collection);
         }
         #[cfg(feature = "edge")]
         return edge::beside::clear(&self.state);

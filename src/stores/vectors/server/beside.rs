@@ -44,7 +44,10 @@ pub(in super::super) fn open(settings: &VectorSettings) -> Result<Server, Failur
     server.collection = loop {
         next += 1;
         let candidate = version(name, next);
-        if town.is_free(&candidate) || town.is_ours_alone(&candidate)? {
+        if town.is_free(&candidate)
+            || town.is_ours_alone(&candidate)?
+            || town.is_empty(&candidate)?
+        {
             break candidate;
         }
     };
@@ -52,18 +55,22 @@ pub(in super::super) fn open(settings: &VectorSettings) -> Result<Server, Failur
     Ok(server)
 }
 
-/// Removes what was built so far.
+/// Removes what was built so far, where it is ours: an empty one may be a person's.
 ///
 /// # Errors
 /// As every use of the server.
 pub(in super::super) fn clear(
     url: &str,
     settings: &ServerSettings,
+    wiki: &str,
     built: &str,
 ) -> Result<(), Failure> {
     let mut link = Link::new(url, settings)?;
-    link.delete_collection(built)
-        .map_err(|status| link.failure("remove what was begun beside", &status))
+    let mut town = Town::look(&mut link, wiki)?;
+    if town.is_ours_alone(built)? {
+        town.remove(built)?;
+    }
+    Ok(())
 }
 
 /// Puts the collection `built` in the place of the one that is in use, and removes versions that only we had.
@@ -97,9 +104,7 @@ pub(in super::super) fn put_in_place(
         .collect();
     for one in versions {
         if town.is_ours_alone(&one)? {
-            town.link
-                .delete_collection(&one)
-                .map_err(|status| town.link.failure("remove the old version of", &status))?;
+            town.remove(&one)?;
         }
     }
     let left = used.filter(|used| used != built);
@@ -169,12 +174,25 @@ impl<'a> Town<'a> {
         Ok(is_there && !is_used && self.has_us(collection)? && !self.has_others(collection)?)
     }
 
+    /// Says whether a collection has no point and no alias: so is one that was made, and what made it was killed.
+    fn is_empty(&mut self, collection: &str) -> Result<bool, Failure> {
+        let is_used = self
+            .aliases
+            .iter()
+            .any(|(alias, of)| of == collection || alias == collection);
+        Ok(!is_used && !self.has_points(collection, None)?)
+    }
+
     fn has_others(&mut self, collection: &str) -> Result<bool, Failure> {
         let others = Filter::must_not([Condition::matches("wiki", self.wiki.to_owned())]);
+        self.has_points(collection, Some(&others))
+    }
+
+    fn has_points(&mut self, collection: &str, filter: Option<&Filter>) -> Result<bool, Failure> {
         let answer = self.link.call(|line| {
             let request = ScrollPoints {
                 collection_name: collection.into(),
-                filter: Some(others.clone()),
+                filter: filter.cloned(),
                 limit: Some(1),
                 with_payload: Some(false.into()),
                 with_vectors: Some(false.into()),
@@ -198,6 +216,11 @@ impl<'a> Town<'a> {
             async move { line.points().get(request).await }
         });
         Ok(!self.told(answer)?.result.is_empty())
+    }
+
+    fn remove(&mut self, collection: &str) -> Result<(), Failure> {
+        let removed = self.link.delete_collection(collection);
+        removed.map_err(|status| self.link.failure("remove a version of", &status))
     }
 
     fn told<T>(&self, answer: Result<T, Status>) -> Result<T, Failure> {

@@ -270,7 +270,7 @@ impl Parts {
                     .map
                     .iter()
                     .for_each(|(name, params)| saw(name, params));
-                dense = named.map.get(DENSE).cloned();
+                dense = named.map.get(DENSE).copied();
             }
             Some(Config::Params(one)) => saw("", one),
             None => {}
@@ -283,9 +283,10 @@ impl Parts {
         Self {
             has_words: sparse.is_some_and(|sparse| sparse.map.get(BM25).is_some_and(idf)),
             dense,
-            said: match said.is_empty() {
-                true => "no vectors".into(),
-                false => said.into_iter().collect::<Vec<_>>().join(", "),
+            said: if said.is_empty() {
+                "no vectors".into()
+            } else {
+                said.into_iter().collect::<Vec<_>>().join(", ")
             },
         }
     }

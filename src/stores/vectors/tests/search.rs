@@ -1,5 +1,7 @@
 //! What is found.
 
+use std::fmt::Write as _;
+
 use super::*;
 
 pub(super) fn a_page_without_text_is_found_by_its_title(place: &Place) {
@@ -101,14 +103,14 @@ fn a_warm_query_over_five_thousand_sections_takes_less_than_twenty_milliseconds(
         u16::try_from(seed >> 49).expect("fifteen bits")
     };
     for n in 0..50 {
-        let sections: String = (0..100)
-            .map(|part| {
-                let words: Vec<_> = (0..120)
-                    .map(|_| format!("term{}", random() % 20_000))
-                    .collect();
-                format!("# Part {part}\n\nstorm {}\n\n", words.join(" "))
-            })
-            .collect();
+        let mut sections = String::new();
+        for part in 0..100 {
+            write!(sections, "# Part {part}\n\nstorm").expect("a string");
+            for _ in 0..120 {
+                write!(sections, " term{}", random() % 20_000).expect("a string");
+            }
+            sections.push_str("\n\n");
+        }
         let mut points = store.points_of(&page(&format!("w/{n}.md"), &sections));
         for point in &mut points {
             let dense: Vec<f32> = (0..384).map(|_| f32::from(random()) - 16_384.0).collect();
