@@ -9,7 +9,7 @@ use super::edge;
 use super::engine::Engine;
 #[cfg(feature = "server")]
 use super::server;
-use super::{EDGE_URL, VectorSettings, VectorStore, take_shape};
+use super::{VectorSettings, VectorStore, take_shape};
 use crate::embed::Embeddings;
 use crate::model::{Failure, FailureKind};
 use crate::state::{StateDir, lock_file};
@@ -20,18 +20,25 @@ pub struct Beside {
     /// The store.
     pub store: VectorStore,
     settings: VectorSettings,
-    state: StateDir,
-    /// The collection that it is, on a server.
-    collection: String,
+    built: Built,
     /// Nobody else builds meanwhile.
     _lock: File,
+}
+
+/// What it is.
+#[derive(Debug)]
+enum Built {
+    #[cfg(feature = "edge")]
+    Shard(StateDir),
+    #[cfg(feature = "server")]
+    Collection(String),
 }
 
 impl fmt::Debug for Beside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Beside")
             .field("store", &self.store)
-            .field("collection", &self.collection)
+            .field("built", &self.built)
             .finish_non_exhaustive()
     }
 }
@@ -66,12 +73,11 @@ impl Beside {
             embeddings.probe()?;
         }
         take_shape(&mut settings, embeddings.as_ref());
-        let (engine, collection) = prepare(&settings, state)?;
+        let (engine, built) = prepare(&settings, state)?;
         let mut beside = Self {
             store: VectorStore::over(engine, settings.clone(), embeddings),
             settings,
-            state: state.clone(),
-            collection,
+            built,
             _lock: lock,
         };
         match beside.store.identity() {
@@ -88,20 +94,12 @@ impl Beside {
 
     /// Removes what was built so far.
     fn clear(&self) -> Result<(), Failure> {
-        #[cfg(feature = "server")]
-        if self.settings.is_shared() {
-            let VectorSettings {
-                url,
-                server,
-                wiki_id,
-                ..
-            } = &self.settings;
-            return server::beside::clear(url, server, wiki_id, &self.collection);
+        match self.built {
+            #[cfg(feature = "edge")]
+            Built::Shard(ref state) => edge::beside::clear(state),
+            #[cfg(feature = "server")]
+            Built::Collection(ref name) => server::beside::clear(&self.settings, name),
         }
-        #[cfg(feature = "edge")]
-        return edge::beside::clear(&self.state);
-        #[cfg(not(feature = "edge"))]
-        Ok(())
     }
 
     /// Puts what was built in the place of what is in use, which is removed then, where it is nobody else's. Not while a
@@ -112,37 +110,39 @@ impl Beside {
     /// `Down` when the disk or the server refuses. What was built stays.
     pub fn put_in_place(mut self) -> Result<Placed, Failure> {
         self.store.rest();
-        #[cfg(feature = "server")]
-        if self.settings.is_shared() {
-            let VectorSettings {
-                url,
-                server,
-                wiki_id,
-                ..
-            } = &self.settings;
-            return server::beside::put_in_place(url, server, wiki_id, &self.collection);
+        match self.built {
+            #[cfg(feature = "edge")]
+            Built::Shard(ref state) => {
+                edge::beside::put_in_place(state, self.settings.wait)?;
+                Ok(Placed::default())
+            }
+            #[cfg(feature = "server")]
+            Built::Collection(ref name) => server::beside::put_in_place(&self.settings, name),
         }
-        #[cfg(feature = "edge")]
-        edge::beside::put_in_place(&self.state, self.settings.wait)?;
-        Ok(Placed::default())
     }
 }
 
-/// Returns the engine of what is to be built, and its collection on a server.
+/// Returns the engine of what is to be built, and what that is.
 fn prepare(
     settings: &VectorSettings,
     state: &StateDir,
-) -> Result<(Box<dyn Engine>, String), Failure> {
+) -> Result<(Box<dyn Engine>, Built), Failure> {
+    // That the URL names no engine, or one that this build does not have, is said there.
+    super::open_engine(settings, state)?;
     #[cfg(feature = "server")]
     if settings.is_shared() {
         let server = server::beside::open(settings)?;
-        let collection = server.collection().to_owned();
-        return Ok((Box::new(server), collection));
+        let built = Built::Collection(server.collection().to_owned());
+        return Ok((Box::new(server), built));
     }
     #[cfg(feature = "edge")]
-    if settings.url == EDGE_URL {
-        return Ok((Box::new(edge::beside::open(settings, state)), String::new()));
-    }
-    // An engine that this build does not have: its refusal says so.
-    Ok((super::open_engine(settings, state)?, String::new()))
+    return Ok((
+        Box::new(edge::beside::open(settings, state)),
+        Built::Shard(state.clone()),
+    ));
+    #[cfg(not(feature = "edge"))]
+    Err(Failure::new(
+        FailureKind::Refused,
+        "this wiki-sync was built without a vector engine",
+    ))
 }

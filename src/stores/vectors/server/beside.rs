@@ -13,7 +13,7 @@ use qdrant_client::qdrant::{Condition, Filter, GetPoints, ScrollPoints};
 use tonic::Status;
 
 use super::super::point::Meta;
-use super::super::{Placed, ServerSettings, VectorSettings};
+use super::super::{Placed, VectorSettings};
 use super::collection::{number, version};
 use super::link::Link;
 use super::{Server, convert};
@@ -59,14 +59,9 @@ pub(in super::super) fn open(settings: &VectorSettings) -> Result<Server, Failur
 ///
 /// # Errors
 /// As every use of the server.
-pub(in super::super) fn clear(
-    url: &str,
-    settings: &ServerSettings,
-    wiki: &str,
-    built: &str,
-) -> Result<(), Failure> {
-    let mut link = Link::new(url, settings)?;
-    let mut town = Town::look(&mut link, wiki)?;
+pub(in super::super) fn clear(settings: &VectorSettings, built: &str) -> Result<(), Failure> {
+    let mut link = Link::new(&settings.url, &settings.server)?;
+    let mut town = Town::look(&mut link, &settings.wiki_id)?;
     if town.is_ours_alone(built)? {
         town.remove(built)?;
     }
@@ -78,13 +73,17 @@ pub(in super::super) fn clear(
 /// # Errors
 /// `Refused` when another wiki has come to use it meanwhile; as every use of the server.
 pub(in super::super) fn put_in_place(
-    url: &str,
-    settings: &ServerSettings,
-    wiki: &str,
+    settings: &VectorSettings,
     built: &str,
 ) -> Result<Placed, Failure> {
-    let mut link = Link::new(url, settings)?;
-    let name = &settings.collection;
+    let VectorSettings {
+        url,
+        server: of,
+        wiki_id: wiki,
+        ..
+    } = settings;
+    let mut link = Link::new(url, of)?;
+    let name = &of.collection;
     let mut town = Town::look(&mut link, wiki)?;
     let used = town.used(name)?;
     if used.as_deref() != Some(built) {
