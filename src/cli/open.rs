@@ -94,7 +94,12 @@ impl Workspace {
                 "no page is indexed yet: `wiki-sync drain` does it".into(),
             ));
         }
-        if store == StoreName::Vectors && !wired::vectors(self)?.is_there()? {
+        let is_there = || match wired::vectors(self)?.is_there() {
+            // Of another model: words were found in it.
+            Err(failure) if failure.kind == FailureKind::Refused => Ok(true),
+            other => other,
+        };
+        if store == StoreName::Vectors && !is_there()? {
             return Ok(Some(
                 "what the vectors held is lost: `wiki-sync drain` builds it anew".into(),
             ));
@@ -303,9 +308,7 @@ fn environment() -> Result<Vec<(String, String)>, CommandError> {
 pub(super) use wired::{
     CHECKOUT_ID, WIKI_ID, git_settings, own_wiki_id, redis_settings, vector_place,
 };
-pub(crate) use wired::{
-    graph_db, graph_store, ignored_by_git, put_vectors_in_place, search, vectors_beside,
-};
+pub(crate) use wired::{graph_db, graph_store, ignored_by_git, search, vectors_beside};
 
 /// What stands behind the settings today.
 mod wired {
@@ -325,8 +328,7 @@ mod wired {
     use crate::stores::git::{self, GitSettings, GitStore};
     use crate::stores::graph::GraphStore;
     use crate::stores::vectors::{
-        EDGE_URL, Question, ServerSettings, VectorSettings, VectorStore, adopted_wiki_id,
-        open_beside, put_in_place,
+        Beside, EDGE_URL, Question, ServerSettings, VectorSettings, VectorStore, adopted_wiki_id,
     };
 
     /// How long a search waits for the provider.
@@ -470,13 +472,8 @@ mod wired {
     }
 
     /// Opens vectors beside those that are in use, to be built.
-    pub(crate) fn vectors_beside(ws: &Workspace) -> Result<VectorStore, Failure> {
-        open_beside(vector_settings(ws)?, &ws.state, embeddings(ws)?)
-    }
-
-    /// Puts vectors that were built in the place of those that are in use.
-    pub(crate) fn put_vectors_in_place(ws: &Workspace) -> Result<(), Failure> {
-        put_in_place(&ws.state, vector_settings(ws)?.wait)
+    pub(crate) fn vectors_beside(ws: &Workspace) -> Result<Beside, Failure> {
+        Beside::open(vector_settings(ws)?, &ws.state, embeddings(ws)?)
     }
 
     /// Opens what gives dense vectors, where the settings name a provider.

@@ -7,6 +7,7 @@
 //! | `outbox.db` | SQLite: the embedded outbox and its dead letters |
 //! | `vectors/` | the Qdrant Edge shard |
 //! | `drain.lock` | the checkout's lock, see [`CheckoutLock`] |
+//! | `rebuild.lock` | held by whoever builds the vectors anew |
 //! | `tmp/` | what becomes a page, while `put` or `mv` writes it |
 //! | `working` | the page that is being looked at alone, while it is |
 //! | `hint.*` | a hook could not announce what it had to, see [`StateDir::hints`] |

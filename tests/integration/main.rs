@@ -28,6 +28,8 @@ mod producers;
 mod python;
 #[cfg(all(feature = "edge", feature = "server"))]
 mod qdrant;
+#[cfg(all(feature = "edge", feature = "server"))]
+mod rebuild;
 mod redis;
 mod redis_faults;
 mod redis_workers;
@@ -36,5 +38,7 @@ mod signals;
 mod status;
 mod storm;
 mod together;
+#[cfg(all(feature = "edge", feature = "server"))]
+mod vectors_load;
 mod watch;
 mod wiki;

@@ -216,3 +216,20 @@ impl Wiki {
         list.split_terminator('\0').map(str::to_owned).collect()
     }
 }
+
+/// Makes a certificate for this machine, which nobody trusts yet; returns the files of it and of its key.
+pub(crate) fn certificate(folder: &Path) -> [String; 2] {
+    let at = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt"])
+        .args(["ec_paramgen_curve:prime256v1"])
+        .args(["-nodes", "-days", "2", "-subj", "/CN=localhost"])
+        .args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .args(["-keyout", &at("key"), "-out", &at("cert")])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{said}");
+    [at("cert"), at("key")]
+}

@@ -94,6 +94,11 @@ pub(super) trait Engine: Send {
         true
     }
 
+    /// Says whether what failed did so because the store that was found ready is gone: another may be in its place.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
     /// Returns points of a wiki, at most as many as asked for, best first: those that share a token with the words asked
     /// for, and those whose dense vectors are the nearest.
     fn query(&mut self, ask: &Ask<'_>) -> Result<Vec<(f32, Point)>, Failure>;

@@ -5,7 +5,7 @@
 //! | `point.rs` | from a page to its points: ids, payload, digests |
 //! | `engine.rs` | what an engine must be able to do |
 //! | `edge/`, `turn.rs` | Qdrant Edge in this process, and whose turn it is with it |
-//! | `beside.rs` | building the embedded store anew beside the old one |
+//! | `beside.rs` | building a store anew beside the old one |
 //! | `server/` | a Qdrant server, over gRPC |
 //! | `meaning.rs` | points get their dense vectors, as far as the provider is there |
 //! | `shape.rs` | which dense vectors there are to be, and what a search is limited to |
@@ -18,7 +18,6 @@
 // Without an engine nobody calls what all engines share.
 #![cfg_attr(not(any(feature = "edge", feature = "server")), allow(dead_code))]
 
-#[cfg(feature = "edge")]
 mod beside;
 #[cfg(feature = "edge")]
 mod edge;
@@ -41,6 +40,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+pub use self::beside::{Beside, Placed};
 pub use self::search::{Answer, Hit, Question};
 pub use self::shape::{Channel, Dense, Only, Shape};
 
@@ -64,9 +64,8 @@ const GATHER_PAGES: usize = 256;
 /// The constant of reciprocal rank fusion: a rank counts `1 / (k + rank)`. Qdrant's own, and the one we measured with.
 const RRF_K: usize = 2;
 
-/// The ways out where the dense vectors that are there are of no use: embedded, and on a server.
-const REBUILD_EDGE: &str = "`wiki-sync rebuild vectors` builds them anew beside these, which serve searches by words meanwhile; or set the embedding back";
-const REBUILD_SERVER: &str = "set vectors.collection to a name that is free, and the next drain rebuilds the vectors there and leaves the old ones alone; or set the embedding back";
+/// The way out where the dense vectors that are there are of no use.
+const REBUILD: &str = "`wiki-sync rebuild vectors` builds them anew beside these, which serve searches by words meanwhile; or set the embedding back";
 
 /// How a Qdrant server is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -203,7 +202,7 @@ pub fn examine(settings: VectorSettings, state: &StateDir, model: Option<String>
     };
     let whose = meta.and_then(|meta| meta.map_or(Ok(()), |meta| store.check(&meta)));
     if let Err(failure) = whose {
-        found.push(Finding::of("vectors.model", &failure, REBUILD_EDGE));
+        found.push(Finding::of("vectors.model", &failure, REBUILD));
     }
     found
 }
@@ -215,7 +214,7 @@ struct Found {
 }
 
 /// Returns the refusal of a collection whose dense vectors are not those that are wanted.
-fn unfit_shape(place: &str, found: &Found, wanted: &Dense, way_out: &str) -> Failure {
+fn unfit_shape(place: &str, found: &Found, wanted: &Dense) -> Failure {
     let Found {
         dimension,
         distance,
@@ -227,7 +226,7 @@ fn unfit_shape(place: &str, found: &Found, wanted: &Dense, way_out: &str) -> Fai
             wanted.model, wanted.dimension
         ),
     )
-    .hint(way_out)
+    .hint(REBUILD)
 }
 
 #[cfg(not(all(feature = "edge", feature = "server")))]
@@ -276,47 +275,6 @@ fn take_shape(settings: &mut VectorSettings, embeddings: Option<&Embeddings>) {
             dimension,
             model: embeddings.fingerprint(),
         });
-    }
-}
-
-/// Opens a store beside the one that is in use, to be put in its place with [`put_in_place`] once it is whole. What an
-/// earlier attempt built is gone on with.
-///
-/// # Errors
-/// `Refused` for a server; when the provider cannot be used; as every use of the store.
-pub fn open_beside(
-    settings: VectorSettings,
-    state: &StateDir,
-    embeddings: Option<Embeddings>,
-) -> Result<VectorStore, Failure> {
-    if settings.is_shared() {
-        return Err(Failure::new(
-            FailureKind::Refused,
-            "only embedded vectors are built beside the old ones",
-        )
-        .hint(REBUILD_SERVER));
-    }
-    #[cfg(feature = "edge")]
-    return beside::open(settings, state, embeddings);
-    #[cfg(not(feature = "edge"))]
-    {
-        let _ = (state, embeddings);
-        Err(not_built("its embedded vector engine", "edge"))
-    }
-}
-
-/// Puts what was built beside in the place of what is in use, which is removed then. `wait`: how long to wait for whoever
-/// uses that.
-///
-/// # Errors
-/// `Busy` when that is not in time, `Down` when the disk refuses.
-pub fn put_in_place(state: &StateDir, wait: Duration) -> Result<(), Failure> {
-    #[cfg(feature = "edge")]
-    return beside::put_in_place(state, wait);
-    #[cfg(not(feature = "edge"))]
-    {
-        let _ = (state, wait);
-        Err(not_built("its embedded vector engine", "edge"))
     }
 }
 
@@ -429,6 +387,36 @@ impl VectorStore {
         }
     }
 
+    /// Says in the store that all of a batch is in it; returns the meta that says so. `meta`: that of its beginning.
+    fn vouch(&mut self, meta: Meta, epoch: i64) -> Result<Meta, Failure> {
+        // What was written before others took its place would be missing in them, and their epoch would say that it is not.
+        if self.meta()?.is_none_or(|now| now.id != meta.id) {
+            return Err(Failure::new(
+                FailureKind::Down,
+                "the vectors were exchanged for others while they were written",
+            )
+            .hint("it is tried again"));
+        }
+        // The model may have become known meanwhile.
+        let meta = self.ours(Meta { epoch, ..meta });
+        self.write_meta(&meta)?;
+        fail::fail_point!("vectors.epoch");
+        // Edge leaves out, in silence, an operation whose number it thinks it has seen: so it would be with
+        // all of them if its log of operations were lost or set back.
+        if self.meta()?.as_ref() != Some(&meta) {
+            return Err(Failure::new(
+                FailureKind::Refused,
+                "the vectors do not take what is written to them",
+            )
+            .hint(if self.settings.is_shared() {
+                "look at the server's log; another vectors.collection begins anew"
+            } else {
+                "move .wiki-sync/vectors away: the next drain rebuilds it from the files"
+            }));
+        }
+        Ok(meta)
+    }
+
     /// Writes the meta point; durable on return.
     fn write_meta(&mut self, meta: &Meta) -> Result<(), Failure> {
         let unfit = self.engine.upsert(vec![meta.to_point(&self.fingerprint)])?;
@@ -477,12 +465,7 @@ impl VectorStore {
                 let reason = format!(
                     "the vectors were made by the model {there}, and the settings name {wanted}: they cannot be compared"
                 );
-                let way_out = if self.settings.is_shared() {
-                    REBUILD_SERVER
-                } else {
-                    REBUILD_EDGE
-                };
-                refused(reason, way_out)
+                refused(reason, REBUILD)
             }
             (Some(_) | None, _) => Ok(()),
         }
@@ -686,23 +669,7 @@ impl Store for VectorStore {
         }
         self.engine.flush()?;
         fail::fail_point!("vectors.flushed");
-        // The model may have become known meanwhile.
-        let meta = self.ours(Meta { epoch, ..meta });
-        self.write_meta(&meta)?;
-        fail::fail_point!("vectors.epoch");
-        // Edge leaves out, in silence, an operation whose number it thinks it has seen: so it would be with
-        // all of them if its log of operations were lost or set back.
-        if self.meta()?.as_ref() != Some(&meta) {
-            return Err(Failure::new(
-                FailureKind::Refused,
-                "the vectors do not take what is written to them",
-            )
-            .hint(if self.settings.is_shared() {
-                "look at the server's log; another vectors.collection begins anew"
-            } else {
-                "move .wiki-sync/vectors away: the next drain rebuilds it from the files"
-            }));
-        }
+        let meta = self.vouch(meta, epoch)?;
         self.engine.note(&meta)?;
         self.engine.tidy()?;
         Ok(done)

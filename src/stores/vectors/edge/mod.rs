@@ -8,6 +8,7 @@
 //! - A segment that it begins anew may lack the payload indexes; they are asked for at each opening and
 //!   after each optimisation, which costs nothing where they are.
 
+pub(super) mod beside;
 mod convert;
 mod examine;
 mod note;

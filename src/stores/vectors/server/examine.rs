@@ -3,12 +3,10 @@
 use qdrant_client::qdrant::{
     CollectionInfo, CollectionStatus, HealthCheckRequest, StrictModeConfig,
 };
-use tonic::Code;
 
 use super::super::EXAMINED as NAME;
 use super::super::point::INDEXED;
 use super::Server;
-use super::collection::info;
 use super::write::REQUEST_POINTS;
 use crate::model::Finding;
 
@@ -31,8 +29,8 @@ impl Server {
             }
         }
         let place = self.link.place().to_owned();
-        match info(&mut self.link, &self.collection) {
-            Ok(info) => {
+        match self.link.info(&self.collection) {
+            Ok(Some(info)) => {
                 found.push(health_of(&place, &info));
                 found.extend(indexes(&place, &info));
                 let strict = info.config.and_then(|config| config.strict_mode_config);
@@ -40,7 +38,7 @@ impl Server {
                     found.push(limits(&place, &strict, info.points_count));
                 }
             }
-            Err(status) if status.code() == Code::NotFound => {
+            Ok(None) => {
                 let what = format!("{place} is not there yet: the next drain makes it");
                 found.push(Finding::ok("vectors.collection", what));
                 return (found, false);
