@@ -6,6 +6,7 @@ mod bad_pages;
 mod corpus;
 mod damage;
 mod databases;
+mod dice;
 mod embedding;
 mod faults;
 mod git_beside;
@@ -27,6 +28,8 @@ mod producers;
 mod python;
 #[cfg(all(feature = "edge", feature = "server"))]
 mod qdrant;
+#[cfg(all(feature = "edge", feature = "server"))]
+mod random;
 mod redis;
 mod redis_faults;
 mod redis_workers;

@@ -14,7 +14,7 @@ fn server_that_serves_until_killed() {
     serve_until_killed();
 }
 
-fn spawn() -> QdrantServer {
+pub(crate) fn spawn() -> QdrantServer {
     QdrantServer::spawn("qdrant::server_that_serves_until_killed")
 }
 
