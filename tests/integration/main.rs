@@ -33,6 +33,7 @@ mod random;
 mod redis;
 mod redis_faults;
 mod redis_workers;
+mod schema;
 mod scope;
 mod signals;
 mod storm;

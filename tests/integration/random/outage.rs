@@ -67,6 +67,7 @@ impl Behind {
     /// Lets something go wrong, and says what.
     pub(super) fn goes_wrong(&mut self, wiki: &Wiki, dice: &mut Dice) -> String {
         match self {
+            Self::Embedded { shard: Some(_) } => "the shard is still another's".into(),
             Self::Embedded { shard } => {
                 let state = wiki.root().join(".wiki-sync");
                 std::fs::create_dir_all(&state).unwrap();

@@ -23,8 +23,24 @@ fn is_page(line: &str) -> bool {
 impl Story {
     /// Everything works, the user's hands are still: one drain, and all is equal.
     pub(super) fn quiet(&mut self) {
+        self.end_beside();
         self.behind.comes_right();
         self.wrong_for = 0;
+        if std::mem::take(&mut self.bad) {
+            // Mended, a page's letter goes by itself.
+            for (path, bytes) in snapshot(&self.wiki) {
+                if std::str::from_utf8(&bytes).is_err() {
+                    fs::write(path, "mended\n").unwrap();
+                }
+            }
+        }
+        if self.at(".git/index.lock").exists() {
+            // A killed drain's, which the next one knows for ours; the user's git must wait for that.
+            let ran = self.wiki.ws(&["drain", "--no-wait", "--no-scan"]);
+            self.log
+                .push(format!("after the lock: {:?} {}", ran.code, ran.err));
+            assert!(!self.at(".git/index.lock").exists(), "a lock is left");
+        }
         // What is staged otherwise than it stands on disk, or in conflict, would rightly wait for the user.
         self.wiki.git(&["reset", "-q"]);
         let _ = self.wiki.try_git(&["stash", "clear"]);
