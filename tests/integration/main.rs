@@ -23,6 +23,7 @@ mod lost_state;
 mod meaning;
 mod moves;
 mod mv;
+mod order;
 mod outage;
 mod producers;
 mod python;
