@@ -37,6 +37,13 @@ const WORDS: [&str; 12] = [
     "page",
 ];
 
+/// The user's, and no page.
+pub(super) const PICTURE: &str = "wiki-output/picture.png";
+
+pub(super) fn is_page(path: &str) -> bool {
+    path.starts_with("wiki-output/") && path != PICTURE
+}
+
 /// Every word that a page may hold.
 pub(super) fn words() -> &'static [&'static str] {
     &WORDS
@@ -90,7 +97,7 @@ fn link(dice: &mut Dice) -> String {
 pub(super) fn body(dice: &mut Dice) -> String {
     let mut text = String::new();
     for part in 0..dice.below(4) {
-        text += &format!("# Part {part}\n\n");
+        text.extend(["# Part ", &part.to_string(), "\n\n"]);
         for _ in 0..=dice.below(4) {
             text += *dice.one_of(&WORDS[..]);
             text += " ";
