@@ -269,7 +269,7 @@ impl<'a> Run<'a> {
     }
 
     /// Does the next thing that can be done now: a batch, the rest of a scan, a probe that is due. Says whether there was
-    /// any; when not, nothing can be done before [`Run::next_due`]. `stays_on`: as for [`Run::probe`].
+    /// any; when not, nothing can be done before [`Run::next_due`]. `stays_on`: whoever calls it stays on, and tries also stores that are given up.
     pub(super) fn work(
         &mut self,
         parts: &mut Parts,
