@@ -184,17 +184,22 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Tries the stores whose probe is due, and lets their jobs go on when they answer; says whether any did.
+    /// Tries the stores whose probe is due, and lets their jobs go on when they answer; says whether any did. What is given
+    /// up is tried too by whoever stays on: else a store that answers and does no work would keep a drain for good.
     pub(super) fn probe(
         &mut self,
         parts: &mut Parts,
+        stays_on: bool,
         progress: &mut dyn Progress,
     ) -> Result<bool, Failure> {
         let now = Timestamp::now();
         let mut any = false;
         for at in 0..parts.stores.len() {
             let name = parts.stores[at].name();
-            if self.gates[&name].probe_at().is_none_or(|due| due > now) {
+            let gate = &self.gates[&name];
+            if gate.probe_at().is_none_or(|due| due > now)
+                || !stays_on && gate.is_given_up(&parts.policy)
+            {
                 continue;
             }
             let _lock = lock(parts, self.options, progress)?;
@@ -216,18 +221,24 @@ impl Run<'_> {
             }
         }
         for at in 0..parts.stores.len() {
-            any |= self.probe_lack(parts, at)?;
+            any |= self.probe_lack(parts, at, stays_on)?;
         }
         Ok(any)
     }
 
     /// Asks a store whether what it was without is there again, when that is due, and lets its jobs go on if so; says
     /// whether any did.
-    fn probe_lack(&mut self, parts: &mut Parts, at: usize) -> Result<bool, Failure> {
+    fn probe_lack(
+        &mut self,
+        parts: &mut Parts,
+        at: usize,
+        stays_on: bool,
+    ) -> Result<bool, Failure> {
         let now = Timestamp::now();
         let store = &mut parts.stores[at];
         let name = store.name();
         let lack = self.lacks.get(&name);
+        let lack = lack.filter(|lack| stays_on || !lack.is_given_up(&parts.policy));
         if lack
             .and_then(Gate::probe_at)
             .is_none_or(|due| due > now || self.gates[&name].closed().is_some())

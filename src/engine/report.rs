@@ -53,6 +53,19 @@ pub struct DrainReport {
     pub forgotten: u64,
     /// Dead letters that this drain dropped to keep their bounds.
     pub trimmed: u64,
+    /// What could not be understood in pages that were brought in all the same, by path and line; at most a thousand.
+    pub warnings: Vec<PageWarning>,
+}
+
+/// Something in a page that could not be understood: metadata that is no YAML, say. It costs itself, never the page.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct PageWarning {
+    /// The page.
+    pub path: String,
+    /// Line in the file, from 1.
+    pub line: usize,
+    /// What it is.
+    pub message: String,
 }
 
 /// What a drain did to one store.

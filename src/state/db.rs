@@ -24,12 +24,15 @@ pub(super) struct Kind {
 pub(super) const WIKI: Kind = Kind {
     name: "wiki.db",
     id: 0x7773_796e,
-    migrations: &[concat!(
-        include_str!("schema/001_state.sql"),
-        include_str!("schema/001_graph.sql"),
-        include_str!("schema/001_alerts.sql"),
-        include_str!("schema/001_embeddings.sql"),
-    )],
+    migrations: &[
+        concat!(
+            include_str!("schema/001_state.sql"),
+            include_str!("schema/001_graph.sql"),
+            include_str!("schema/001_alerts.sql"),
+            include_str!("schema/001_embeddings.sql"),
+        ),
+        include_str!("schema/002_views.sql"),
+    ],
     without: "the next drain rebuilds it from the files",
 };
 
@@ -298,6 +301,93 @@ mod tests {
     use rusqlite::ffi;
 
     use super::*;
+
+    /// Rows as the first version of the schema held them.
+    const FIRST: &str = "
+        INSERT INTO graph_pages VALUES
+            ('w/a.md', 'w/a.md', 'A', 'sha', 's', '{\"k\":1}', 'd'), ('w/b.md', 'w/b.md', 'B', 'sha', NULL, '{}', 'd');
+        INSERT INTO graph_names VALUES ('w/a.md', 'alias', 'First', 'first', '', 0, 6);
+        INSERT INTO graph_tags VALUES ('w/a.md', 0, 't'), ('w/a.md', 1, 't');
+        INSERT INTO graph_links VALUES
+            ('w/a.md', 0, 'wikilink', 'b', 'h', 'l', 3, 'b', 'page', 'w/b.md', 'exact', 1),
+            ('w/a.md', 1, 'embed', 'New', NULL, NULL, 4, 'new', 'placeholder', NULL, NULL, 0);
+        INSERT INTO receipts VALUES ('w/a.md', 'graph', 'sha', 'f', NULL);";
+
+    /// What each view for others gives of them.
+    const VIEWS: &[(&str, &str)] = &[
+        (
+            "pages_v1",
+            r#"["w/a.md","A","sha","s","{\"k\":1}"] ["w/b.md","B","sha",null,"{}"]"#,
+        ),
+        ("tags_v1", r#"["w/a.md","t"]"#),
+        ("aliases_v1", r#"["w/a.md","First"]"#),
+        (
+            "links_v1",
+            r#"["w/a.md",3,"wikilink","b","h","l","page","w/b.md","exact",1] ["w/a.md",4,"embed","New",null,null,"placeholder",null,null,0]"#,
+        ),
+        (
+            "backlinks_v1",
+            r#"["w/b.md","w/a.md",3,"wikilink","b","h","l"]"#,
+        ),
+        (
+            "broken_links_v1",
+            r#"["w/a.md",4,"embed","New",null,null,"new"]"#,
+        ),
+        ("orphans_v1", r#"["w/a.md","A"]"#),
+    ];
+
+    fn rows(db: &Connection, view: &str) -> String {
+        let mut select = db
+            .prepare(&format!("SELECT * FROM {view} ORDER BY 1, 2"))
+            .expect(view);
+        let columns = select.column_count();
+        let mut found = Vec::new();
+        let mut rows = select.query([]).expect(view);
+        while let Some(row) = rows.next().expect(view) {
+            let cell = |at| match row.get_ref(at).expect(view) {
+                rusqlite::types::ValueRef::Null => serde_json::Value::Null,
+                rusqlite::types::ValueRef::Integer(number) => number.into(),
+                other => other.as_str().expect("text").into(),
+            };
+            let cells: Vec<_> = (0..columns).map(cell).collect();
+            found.push(serde_json::Value::from(cells).to_string());
+        }
+        found.join(" ")
+    }
+
+    #[test]
+    fn a_database_of_any_earlier_version_is_brought_forward_with_its_rows_and_the_views_for_others()
+    {
+        for version in 1..=WIKI.latest() {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join(WIKI.name);
+            let mut db = Connection::open(&path).expect("a file");
+            let first = Kind {
+                migrations: &WIKI.migrations[..1],
+                ..WIKI
+            };
+            migrate(&mut db, &first).expect("made");
+            db.execute_batch(FIRST).expect("filled");
+            let as_of = Kind {
+                migrations: &WIKI.migrations[..version as usize],
+                ..WIKI
+            };
+            migrate(&mut db, &as_of).expect("brought to that version");
+            drop(db);
+            let db = open_db(&path).expect("brought forward");
+            let now: u32 = db
+                .pragma_query_value(None, "user_version", |row| row.get(0))
+                .expect("a number");
+            assert_eq!(now, WIKI.latest());
+            for (view, expected) in VIEWS {
+                assert_eq!(rows(&db, view), *expected, "{view}, from version {version}");
+            }
+            assert_eq!(
+                rows(&db, "receipts"),
+                r#"["w/a.md","graph","sha","f",null]"#
+            );
+        }
+    }
 
     #[test]
     fn what_is_damaged_in_use_is_named_by_its_file_and_a_full_disk_says_so() {

@@ -6,6 +6,7 @@ mod bad_pages;
 mod corpus;
 mod damage;
 mod databases;
+mod dice;
 mod doctor;
 mod embedding;
 mod faults;
@@ -23,16 +24,20 @@ mod lost_state;
 mod meaning;
 mod moves;
 mod mv;
+mod order;
 mod outage;
 mod producers;
 mod python;
 #[cfg(all(feature = "edge", feature = "server"))]
 mod qdrant;
 #[cfg(all(feature = "edge", feature = "server"))]
+mod random;
+#[cfg(all(feature = "edge", feature = "server"))]
 mod rebuild;
 mod redis;
 mod redis_faults;
 mod redis_workers;
+mod schema;
 mod scope;
 mod signals;
 mod status;

@@ -17,7 +17,7 @@ fn server_that_serves_until_killed() {
 
 const SERVES: &str = "qdrant::server_that_serves_until_killed";
 
-fn spawn() -> QdrantServer {
+pub(crate) fn spawn() -> QdrantServer {
     QdrantServer::spawn(SERVES)
 }
 
@@ -235,6 +235,34 @@ fn a_server_that_hangs_ends_no_later_than_its_time() {
     let search = wiki.ws(&["search", "x"]).code(75);
     assert!(search.err.contains("no answer in 1 s"), "{}", search.err);
     server.calm();
+    wiki.drain();
+    wiki.assert_in_sync();
+}
+
+#[test]
+fn a_server_that_answers_and_does_no_work_keeps_no_drain_for_good() {
+    let server = spawn();
+    let mut wiki = on(&server, Wiki::small());
+    wiki.drain();
+    // A round takes longer than the wait for the next probe.
+    wiki.env
+        .insert("WIKI_SYNC_RETRY_PROBES".into(), "0.001, 0.001".into());
+    wiki.env
+        .insert("WIKI_SYNC_VECTORS_TIMEOUT".into(), "1 s".into());
+    wiki.write("wiki-output/b.md", "changed\n");
+    for act in [Act::Refuse(13), Act::Hang] {
+        server.fault(Fault::always("upsert", act));
+        // It ends at all: a test that hangs is ended from outside.
+        for args in [
+            &["drain", "--no-wait"][..],
+            &["drain"],
+            &["drain", "--timeout", "0.5"],
+        ] {
+            let report = wiki.json(75, args);
+            assert_eq!((&report["held"], &report["dlq"]), (&1.into(), &0.into()));
+        }
+        server.calm();
+    }
     wiki.drain();
     wiki.assert_in_sync();
 }

@@ -9,10 +9,10 @@ use wiki_sync::outbox::{Outbox as _, SqliteOutbox};
 use wiki_sync::state::open_outbox_db;
 use wiki_sync::testing::RedisServer;
 
+use crate::dice::Dice;
 use crate::redis::{on_redis, until};
 use crate::redis_faults::SOON;
 use crate::redis_workers::waiting_for_work;
-use crate::storm::Dice;
 use crate::wiki::Wiki;
 
 #[test]
@@ -174,8 +174,9 @@ fn ended(child: &mut Child, what: &str) -> ExitStatus {
 /// `attempts` tells of the jobs that wait how often each was tried in vain.
 fn told_to_stop_at_random(wiki: &Wiki, rounds: u64, seed: u64, attempts: &dyn Fn() -> Vec<u64>) {
     const SIGNALS: [i32; 2] = [2, 15];
-    let mut dice = Dice(seed);
-    let page = |n: u64| format!("wiki-output/p{n}.md");
+    let mut dice = Dice::of(seed);
+    let page = |n: usize| format!("wiki-output/p{n}.md");
+    let micros = |n: usize| Duration::from_micros(n.try_into().unwrap());
     for n in 0..20 {
         wiki.write(&page(n), format!("# Page {n}\n"));
     }
@@ -195,12 +196,12 @@ fn told_to_stop_at_random(wiki: &Wiki, rounds: u64, seed: u64, attempts: &dyn Fn
         if dice.below(10) != 0 {
             until(SOON, "it listens", || listens(&drain.0));
         }
-        std::thread::sleep(Duration::from_micros(dice.below(250_000)));
+        std::thread::sleep(micros(dice.below(250_000)));
         let first = SIGNALS[usize::from(dice.below(2) == 0)];
         tell(&drain.0, first);
         let mut may_end_by = vec![first];
         if dice.below(4) == 0 {
-            std::thread::sleep(Duration::from_micros(dice.below(30_000)));
+            std::thread::sleep(micros(dice.below(30_000)));
             let second = SIGNALS[usize::from(dice.below(2) == 0)];
             tell(&drain.0, second);
             may_end_by.push(second);

@@ -101,6 +101,11 @@ impl Wiki {
         self.dir.path().join("repo")
     }
 
+    /// Leaves the folder on disk, for whoever looks into it, and returns it.
+    pub(crate) fn keep(self) -> PathBuf {
+        self.dir.keep()
+    }
+
     pub(crate) fn write(&self, path: &str, text: impl AsRef<[u8]>) {
         let path = self.root().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -390,7 +390,7 @@ impl<'a> Watcher<'a> {
             self.hand_on(parts, listener)?;
             let run = self.run.as_mut().expect("seen above");
             let mut progress = Beating(&mut self.heart, listener.progress());
-            let did = run.work(parts, &mut progress)?;
+            let did = run.work(parts, true, &mut progress)?;
             if self.options.drain.stop.is_wished() {
                 break;
             }

@@ -91,7 +91,7 @@ impl Letter {
                 version: self.version,
                 fingerprint: self.fingerprint,
             },
-            dead_at: offset.told(self.dead_at),
+            dead_at: offset.date(self.dead_at),
             size,
             head,
         }

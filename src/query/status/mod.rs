@@ -18,7 +18,7 @@ use crate::engine::report::{Skipped, Trouble, trouble};
 use crate::engine::scan::Scan;
 use crate::hooks::status::HooksStatus;
 use crate::model::{Failure, FailureKind, StoreName, Timestamp};
-use crate::outbox::{Pending, Standing};
+use crate::outbox::{DeadLetter, Pending, Standing};
 use crate::stores::Store;
 
 /// Where everything stands.
@@ -189,6 +189,15 @@ fn store_state(
     }
 }
 
+/// A page that is a dead letter for all stores; of one that only some of them refused, the others hold it.
+fn rejected(letter: &DeadLetter) -> Option<Skipped> {
+    let path = letter.path.as_ref()?;
+    letter.death.stores.is_empty().then(|| Skipped {
+        path: path.to_string(),
+        reason: letter.death.reason.clone(),
+    })
+}
+
 /// Looks where everything stands; changes nothing.
 ///
 /// # Errors
@@ -238,6 +247,9 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
     report.pages = findings.pages;
     report.unannounced = unannounced;
     report.skipped = findings.skipped;
+    // A page that no store can take is skipped as well, whatever its letter costs.
+    report.skipped.extend(letters.iter().filter_map(rejected));
+    report.skipped.sort();
     for store in &mut parts.stores {
         let name = store.name();
         let mut unasked = findings.unasked.iter();

@@ -160,6 +160,18 @@ impl QdrantServer {
         }
     }
 
+    /// Says whether the server runs: one that is a process may have died of a [`Fault`].
+    ///
+    /// # Panics
+    /// When a child of ours cannot be asked.
+    pub fn is_alive(&mut self) -> bool {
+        match &mut self.running {
+            Some(Running::Child(child)) => child.try_wait().expect("a child").is_none(),
+            Some(Running::Thread(..)) => true,
+            None => false,
+        }
+    }
+
     /// Waits until a server that is a process has died of a [`Fault`].
     ///
     /// # Panics
