@@ -8,9 +8,11 @@ use super::root::{self, Root};
 use crate::config::{Commits, Config, FILE_NAME, Layers};
 use crate::engine::Parts;
 use crate::engine::alert::{Alerts, TOKEN_VARIABLE};
+use crate::engine::announce::announce;
 use crate::model::{Failure, FailureKind, Secret, StoreName, Timestamp};
-use crate::outbox::Outbox;
+use crate::outbox::{Enqueued, Outbox};
 use crate::state::{Receipts, StateDir, Stop};
+use crate::stores::git::HeadPages;
 use crate::wiki::Wiki;
 
 /// The key, among the lasting values, of the pages' folder that was last worked on.
@@ -128,6 +130,26 @@ impl Workspace {
     pub(crate) fn outbox(&self) -> Result<Box<dyn Outbox>, Failure> {
         self.state.create()?;
         wired::outbox(self)
+    }
+
+    /// Returns what HEAD holds of the pages.
+    ///
+    /// # Errors
+    /// As [`HeadPages::read`].
+    pub(crate) fn head_pages(&self) -> Result<HeadPages, Failure> {
+        HeadPages::read(&self.root.path, self.wiki.pages_dir())
+    }
+
+    /// Announces how HEAD's pages differ from those last seen.
+    ///
+    /// # Errors
+    /// As [`announce`].
+    pub(crate) fn announce_head(&self, head: &HeadPages) -> Result<Enqueued, Failure> {
+        let mut outbox = self.outbox()?;
+        let mut receipts = Receipts::open(&self.state.database())?;
+        let (wiki, state) = (&self.wiki, &self.state);
+        let now = Timestamp::now();
+        announce(head, wiki, state, &mut receipts, outbox.as_mut(), now)
     }
 
     /// Opens everything that drain, verify and status work on.

@@ -13,7 +13,7 @@ use super::scan::Scan;
 use super::{Parts, Progress};
 use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
 use crate::outbox::{Claimed, Settle};
-use crate::state::{CheckoutLock, Taken};
+use crate::state::CheckoutLock;
 
 /// Jobs handed to the outbox at a time while scanning.
 const ENQUEUE: usize = 500;
@@ -46,16 +46,28 @@ impl Run<'_> {
                 parts.outbox.release(Some(name), now)?;
             }
         }
+        self.look(parts, self.options.scan, now, progress)
+    }
+
+    /// Enqueues what nobody announced: what hooks left as hints, and with `scan` whatever else changed.
+    fn look(
+        &mut self,
+        parts: &mut Parts,
+        scan: bool,
+        now: Timestamp,
+        progress: &mut dyn Progress,
+    ) -> Result<(), Failure> {
+        // Before anything is compared: a hint left later is for the next look.
         let hints = parts.state.take_hints()?;
-        // Where HEAD cannot be compared, the scan finds what hints meant; without a scan they stay.
-        let _ = announce::catch_up(parts, hints.is_some(), now);
-        if self.options.scan {
+        let caught_up = announce::catch_up(parts, hints.is_some(), now);
+        if scan {
             self.scan(parts, now, progress)?;
-            if let Some(hints) = hints {
-                hints.answer()?;
-            }
         }
-        Ok(())
+        match hints {
+            // Where HEAD could not be compared, the scan found what hints meant; without a scan they stay.
+            Some(hints) if scan || caught_up.is_ok() => hints.answer(),
+            Some(_) | None => Ok(()),
+        }
     }
 
     pub(super) fn scan(
@@ -291,12 +303,7 @@ impl Run<'_> {
         progress: &mut dyn Progress,
     ) -> Result<(), Failure> {
         let _lock = lock(parts, self.options, progress)?;
-        let now = Timestamp::now();
-        let hints = parts.state.take_hints()?;
-        // As at the beginning.
-        let _ = announce::catch_up(parts, hints.is_some(), now);
-        self.scan(parts, now, progress)?;
-        hints.map_or(Ok(()), Taken::answer)
+        self.look(parts, true, Timestamp::now(), progress)
     }
 
     /// Lets those jobs try again that are held for a store which nothing probes: they wait for the user, for a

@@ -9,15 +9,10 @@ use crate::cli::exit::Exit;
 use crate::cli::open::{self, Workspace};
 use crate::cli::out::{Out, Style, clean};
 use crate::cli::root::Root;
-use crate::engine::announce::announce;
 use crate::hooks::change::{Act, Plan};
 use crate::hooks::places::{Git, Places, program};
 use crate::hooks::status::HooksStatus;
 use crate::hooks::{self, HooksError};
-use crate::model::{Failure, Timestamp};
-use crate::outbox::Enqueued;
-use crate::state::Receipts;
-use crate::stores::git::HeadPages;
 
 /// What to do with the hooks.
 #[derive(Debug, clap::Subcommand)]
@@ -153,22 +148,8 @@ fn own_path() -> Result<String, HooksError> {
 pub(super) fn install(ws: &Workspace, places: &Places) -> Result<Plan, CommandError> {
     let plan = hooks::change::install(places, &own_path()?, false)?;
     // Else the next drain does it: nothing is lost but a moment at the first commit.
-    let _ = see_head(ws);
+    let _ = ws.head_pages().and_then(|head| ws.announce_head(&head));
     Ok(plan)
-}
-
-fn see_head(ws: &Workspace) -> Result<Enqueued, Failure> {
-    let head = HeadPages::read(&ws.root.path, ws.wiki.pages_dir())?;
-    let mut outbox = ws.outbox()?;
-    let mut receipts = Receipts::open(&ws.state.database())?;
-    announce(
-        &head,
-        &ws.wiki,
-        &ws.state,
-        &mut receipts,
-        outbox.as_mut(),
-        Timestamp::now(),
-    )
 }
 
 fn print(out: &mut Out, status: &HooksStatus) {
