@@ -161,12 +161,15 @@ fn print(out: &mut Out, status: &HooksStatus) {
     out.line(format_args!("folder  {}", clean(folder)));
     for hook in &status.hooks {
         let state = match (hook.installed, hook.runs) {
-            (true, true) => out.paint(Style::Good, "runs         ").into_owned(),
-            (true, false) => out.paint(Style::Bad, "does not run ").into_owned(),
+            (true, true) => out.paint(Style::Good, "runs").into_owned(),
+            (true, false) => out.paint(Style::Bad, "does not run").into_owned(),
             (false, _) => out.paint(Style::Warn, "not installed").into_owned(),
         };
-        let why = clean(hook.why.as_deref().unwrap_or_default());
-        out.line(format_args!("{:15}  {state}  {why}", hook.name));
+        let why = match &hook.why {
+            Some(why) => format!("  {}", clean(why)),
+            None => String::new(),
+        };
+        out.line(format_args!("{:15}  {state}{why}", hook.name));
     }
     for hint in &status.hints {
         out.line(format_args!("hint: {}", clean(hint)));
@@ -188,7 +191,7 @@ pub(super) fn summary(out: &Out, status: &HooksStatus) -> String {
             "git runs the hooks of another folder, and nothing of ours is seen there"
         };
         return format!(
-            "not installed: core.hooksPath = {:?} ({}): {what}; `wiki-sync hooks status` says what may be done",
+            "not installed: core.hooksPath = {:?} ({}): {what}",
             setting.value,
             clean(&setting.origin)
         );
