@@ -107,6 +107,8 @@ impl Visit<'_, '_, '_> {
                 let round = self.go_round(claim, version, failure.clone());
                 return self.count(claim, round);
             }
+            // What other stores took is told all the same.
+            self.name(errand);
             let mut failed = self.fail(claim, Some(name), version, failure);
             if let (Settle::Dead(death), Some(letter)) = (&mut failed.settle, &errand.letter)
                 && let Some(before) = letter.death.store
@@ -134,18 +136,17 @@ impl Visit<'_, '_, '_> {
         }
         self.run.report.processed += 1;
         self.run.report.forgotten += u64::from(matches!(errand.work, Work::Forget));
-        let changed = errand
-            .outcomes
-            .iter()
-            .flatten()
-            .flatten()
-            .any(|applied| applied.changed);
-        self.run.report.unchanged += u64::from(!changed);
-        if changed && self.run.brought.len() < MOST_NAMED {
-            self.run.brought.push(path.clone());
-        }
+        self.run.report.unchanged += u64::from(!errand.has_changed());
+        self.name(errand);
         self.run.letters.remove(path);
         Settle::Ack
+    }
+
+    /// Remembers the page's name for the report, where a store was changed for it.
+    fn name(&mut self, errand: &Errand) {
+        if errand.has_changed() && self.run.brought.len() < MOST_NAMED {
+            self.run.brought.push(errand.claim.job.path.clone());
+        }
     }
 
     /// Counts the end of a job that did not reach every store.

@@ -8,6 +8,7 @@
 //! | `place.rs` | file systems that tell nothing |
 //! | `pending.rs` | pages that changed: quiet window and ceiling. Pure |
 //! | `surroundings.rs` | what git is doing beside us |
+//! | `ground.rs` | what we stand on and nothing tells of: settings and state, the file system, the clocks |
 //! | `hand.rs` | from pages that changed to jobs |
 //! | `heart.rs` | one watcher for each checkout, and how it is |
 //! | `watcher.rs` | the loop's state, and a turn of it |
@@ -18,6 +19,7 @@
 
 mod ears;
 mod events;
+mod ground;
 mod hand;
 mod heart;
 mod pending;
@@ -86,6 +88,8 @@ pub struct WatchOptions<'a> {
     pub enqueue_only: bool,
     /// Says whether git ignores a path.
     pub ignored: &'a dyn Fn(&str) -> bool,
+    /// Files, there or not, whose change changes that. Those below the pages' folder are heard of.
+    pub ignore_rules: Vec<PathBuf>,
     /// A file that ends the watch when it changes: the settings.
     pub settings_file: PathBuf,
 }
