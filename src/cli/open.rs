@@ -8,9 +8,11 @@ use super::root::{self, Root};
 use crate::config::{Commits, Config, FILE_NAME, Layers};
 use crate::engine::Parts;
 use crate::engine::alert::{Alerts, TOKEN_VARIABLE};
+use crate::engine::announce::announce;
 use crate::model::{Failure, FailureKind, Secret, StoreName, Timestamp};
-use crate::outbox::Outbox;
+use crate::outbox::{Enqueued, Outbox};
 use crate::state::{Receipts, StateDir, Stop};
+use crate::stores::git::HeadPages;
 use crate::wiki::Wiki;
 
 /// The key, among the lasting values, of the pages' folder that was last worked on.
@@ -124,6 +126,26 @@ impl Workspace {
     pub(crate) fn outbox(&self) -> Result<Box<dyn Outbox>, Failure> {
         self.state.create()?;
         wired::outbox(self)
+    }
+
+    /// Returns what HEAD holds of the pages.
+    ///
+    /// # Errors
+    /// As [`HeadPages::read`].
+    pub(crate) fn head_pages(&self) -> Result<HeadPages, Failure> {
+        HeadPages::read(&self.root.path, self.wiki.pages_dir())
+    }
+
+    /// Announces how HEAD's pages differ from those last seen.
+    ///
+    /// # Errors
+    /// As [`announce`].
+    pub(crate) fn announce_head(&self, head: &HeadPages) -> Result<Enqueued, Failure> {
+        let mut outbox = self.outbox()?;
+        let mut receipts = Receipts::open(&self.state.database())?;
+        let (wiki, state) = (&self.wiki, &self.state);
+        let now = Timestamp::now();
+        announce(head, wiki, state, &mut receipts, outbox.as_mut(), now)
     }
 
     /// Opens everything that drain, verify and status work on.
@@ -308,11 +330,13 @@ fn environment() -> Result<Vec<(String, String)>, CommandError> {
 pub(super) use wired::{
     CHECKOUT_ID, WIKI_ID, git_settings, own_wiki_id, redis_settings, vector_place,
 };
-pub(crate) use wired::{graph_db, graph_store, ignored_by_git, search, vectors_beside};
+pub(crate) use wired::{
+    graph_db, graph_store, ignore_rules, ignored_by_git, search, vectors_beside,
+};
 
 /// What stands behind the settings today.
 mod wired {
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
     use std::time::Duration;
 
     use uuid::Uuid;
@@ -363,16 +387,43 @@ mod wired {
     }
 
     /// Returns a test for what git ignores: what the watch leaves to the scan. Nothing, where git is left alone or the
-    /// pages' folder itself is ignored.
+    /// pages' folder itself is ignored. It goes by what the rules say when it is asked.
     pub(crate) fn ignored_by_git(ws: &Workspace) -> Box<dyn Fn(&str) -> bool> {
-        let repo = git::open_repository(&ws.root.path).ok();
-        let repo = repo.filter(|_| ws.root.git && ws.config.git.commit != Commits::Off);
-        match repo {
-            Some(repo) if repo.is_path_ignored(ws.wiki.pages_dir()) == Ok(false) => {
-                Box::new(move |path| repo.is_path_ignored(path).unwrap_or(false))
-            }
-            Some(_) | None => Box::new(|_| false),
-        }
+        let Some(repo) = repo_that_ignores(ws) else {
+            return Box::new(|_| false);
+        };
+        let pages_dir = ws.wiki.pages_dir().to_owned();
+        let is_ignored = move |path: &str| repo.is_path_ignored(path).unwrap_or(false);
+        Box::new(move |path| is_ignored(path) && !is_ignored(&pages_dir))
+    }
+
+    /// Returns the files, there or not, that say what git ignores: all but those below the pages' folder.
+    pub(crate) fn ignore_rules(ws: &Workspace) -> Vec<PathBuf> {
+        let Some(repo) = repo_that_ignores(ws) else {
+            return Vec::new();
+        };
+        let mut rules = vec![repo.commondir().join("info/exclude")];
+        let named = repo
+            .config()
+            .and_then(|all| all.get_path("core.excludesFile"));
+        rules.extend(named.ok().or_else(|| {
+            let config = match std::env::var_os("XDG_CONFIG_HOME") {
+                Some(config) if !config.is_empty() => PathBuf::from(config),
+                Some(_) | None => PathBuf::from(std::env::var_os("HOME")?).join(".config"),
+            };
+            Some(config.join("git/ignore"))
+        }));
+        let pages = ws.root.path.join(ws.wiki.pages_dir());
+        let above = pages
+            .ancestors()
+            .take_while(|at| at.starts_with(&ws.root.path));
+        rules.extend(above.map(|at| at.join(".gitignore")));
+        rules
+    }
+
+    fn repo_that_ignores(ws: &Workspace) -> Option<git2::Repository> {
+        let commits = ws.root.git && ws.config.git.commit != Commits::Off;
+        git::open_repository(&ws.root.path).ok().filter(|_| commits)
     }
 
     pub(super) fn graph(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {

@@ -30,6 +30,14 @@ pub(super) struct Errand {
     pub(super) outcomes: Vec<Option<Outcome>>,
 }
 
+impl Errand {
+    /// Whether any store was changed for it.
+    pub(super) fn has_changed(&self) -> bool {
+        let outcomes = self.outcomes.iter().flatten().flatten();
+        outcomes.into_iter().any(|applied| applied.changed)
+    }
+}
+
 /// What is to be done for a job.
 pub(super) enum Work {
     /// The page is there.

@@ -13,7 +13,7 @@ use super::scan::Scan;
 use super::{Parts, Progress};
 use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
 use crate::outbox::{Claimed, HANDFUL, Settle};
-use crate::state::{CheckoutLock, Taken};
+use crate::state::CheckoutLock;
 
 impl Run<'_> {
     /// Opens the stores, takes back what the dead had in hand, lets held jobs try again, and scans.
@@ -43,14 +43,33 @@ impl Run<'_> {
                 parts.outbox.release(Some(name), now)?;
             }
         }
+        self.look(parts, self.options.scan, now, progress)
+    }
+
+    /// Enqueues what nobody announced: what hooks left as hints, and with `scan` whatever else changed.
+    fn look(
+        &mut self,
+        parts: &mut Parts,
+        scan: bool,
+        now: Timestamp,
+        progress: &mut dyn Progress,
+    ) -> Result<(), Failure> {
+        // Before anything is compared: a hint left later is for the next look.
         let hints = parts.state.take_hints()?;
-        // Where HEAD cannot be compared, the scan finds what hints meant; without a scan they stay.
-        let _ = announce::catch_up(parts, hints.is_some(), now);
-        if self.options.scan {
+        let caught_up = announce::catch_up(parts, hints.is_some(), now);
+        if scan {
             self.scan(parts, now, progress)?;
-            self.answer(hints)?;
         }
-        Ok(())
+        // Where HEAD could not be compared, the scan found what hints meant, unless the outbox was too full for all that it found.
+        let is_answered = if scan {
+            self.unscanned.is_none()
+        } else {
+            caught_up.is_ok()
+        };
+        match hints {
+            Some(hints) if is_answered => hints.answer(),
+            Some(_) | None => Ok(()),
+        }
     }
 
     pub(super) fn scan(
@@ -297,20 +316,7 @@ impl Run<'_> {
         progress: &mut dyn Progress,
     ) -> Result<(), Failure> {
         let _lock = lock(parts, self.options, progress)?;
-        let now = Timestamp::now();
-        let hints = parts.state.take_hints()?;
-        // As at the beginning.
-        let _ = announce::catch_up(parts, hints.is_some(), now);
-        self.scan(parts, now, progress)?;
-        self.answer(hints)
-    }
-
-    /// Answers the hints after a scan; not when the outbox was too full for all that it found, so that they count on.
-    fn answer(&self, hints: Option<Taken>) -> Result<(), Failure> {
-        match hints {
-            Some(hints) if self.unscanned.is_none() => hints.answer(),
-            Some(_) | None => Ok(()),
-        }
+        self.look(parts, true, Timestamp::now(), progress)
     }
 
     /// Lets those jobs try again that are held for a store which nothing probes: they wait for the user, for a

@@ -105,6 +105,8 @@ impl Visit<'_, '_, '_> {
         });
         let refusals: Vec<_> = refusals.collect();
         if !refusals.is_empty() {
+            // What other stores took is told all the same.
+            self.name(errand);
             return self.refused(errand, version, &refusals);
         }
         // The worst failure decides: a page that failed, then one that waits.
@@ -123,6 +125,7 @@ impl Visit<'_, '_, '_> {
                 let round = self.go_round(claim, version, failure.clone());
                 return self.count(claim, round);
             }
+            self.name(errand);
             let failed = self.fail(claim, Some(name), version, failure);
             return self.count(claim, failed);
         }
@@ -140,16 +143,8 @@ impl Visit<'_, '_, '_> {
         }
         self.run.report.processed += 1;
         self.run.report.forgotten += u64::from(matches!(errand.work, Work::Forget));
-        let changed = errand
-            .outcomes
-            .iter()
-            .flatten()
-            .flatten()
-            .any(|applied| applied.changed);
-        self.run.report.unchanged += u64::from(!changed);
-        if changed && self.run.brought.len() < MOST_NAMED {
-            self.run.brought.push(path.clone());
-        }
+        self.run.report.unchanged += u64::from(!errand.has_changed());
+        self.name(errand);
         self.run.letters.remove(path);
         Settle::Ack
     }
@@ -186,6 +181,13 @@ impl Visit<'_, '_, '_> {
             why: None,
         };
         self.count(claim, end)
+    }
+
+    /// Remembers the page's name for the report, where a store was changed for it.
+    fn name(&mut self, errand: &Errand) {
+        if errand.has_changed() && self.run.brought.len() < MOST_NAMED {
+            self.run.brought.push(errand.claim.job.path.clone());
+        }
     }
 
     /// Counts the end of a job that did not reach every store.

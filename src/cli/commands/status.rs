@@ -120,7 +120,9 @@ fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
     let title = if report.fresh {
         out.paint(Style::Good, "fresh").into_owned() + &format!(": {pages}, nothing is owed")
     } else {
-        out.paint(Style::Warn, "not fresh").into_owned() + &format!(": {pages} in the folder")
+        let mut parts = vec![pages];
+        parts.extend(owed(report));
+        out.paint(Style::Warn, "not fresh").into_owned() + ": " + &parts.join(", ")
     };
     out.line(title);
     let outbox = &report.outbox;
@@ -165,7 +167,12 @@ fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
     print_watch(out, &report.watch, now);
     if let Some(status) = &report.hooks {
         let summary = hooks::summary(out, status);
-        out.line(format_args!("hooks    {summary}"));
+        let more = if status.runs || status.elsewhere.is_none() {
+            ""
+        } else {
+            "; `wiki-sync hooks status` says what may be done"
+        };
+        out.line(format_args!("hooks    {summary}{more}"));
     }
     if let Some(alerts) = &report.alerts {
         print_alerts(out, alerts, now);
@@ -236,6 +243,19 @@ fn print_letters(out: &mut Out, report: &StatusReport, now: Timestamp) {
             )
         });
     }
+}
+
+/// Returns what is owed, in few words.
+fn owed(report: &StatusReport) -> impl Iterator<Item = String> {
+    let outbox = &report.outbox;
+    let jobs = outbox.waiting + outbox.delayed + outbox.in_flight + outbox.held;
+    let owed = [
+        (jobs, "job", "not done"),
+        (outbox.dead, "dead letter", "left"),
+        (report.unannounced, "page", "not announced"),
+    ];
+    let owed = owed.into_iter().filter(|(number, ..)| *number > 0);
+    owed.map(|(number, what, how)| format!("{} {how}", count(number, what)))
 }
 
 fn print_alerts(out: &mut Out, alerts: &AlertStatus, now: Timestamp) {
