@@ -13,6 +13,7 @@ mod secret;
 mod sha;
 mod store_name;
 mod time;
+mod within;
 
 pub use failure::{Failure, FailureKind, causes};
 pub use identity::Identity;
@@ -24,3 +25,4 @@ pub use secret::Secret;
 pub use sha::ContentSha;
 pub use store_name::{NoSuchStore, StoreName};
 pub use time::Timestamp;
+pub use within::Within;

@@ -31,7 +31,7 @@ pub use db::{db_failure, open_db, open_outbox_db, outbox_failure, with_write};
 pub use hints::Taken;
 pub use lock::CheckoutLock;
 pub(crate) use lock::lock_file;
-pub use receipts::{Entry, FileSeen, Known, Receipt, Receipts};
+pub use receipts::{Entry, Epochs, FileSeen, Known, Receipt, Receipts};
 pub use stop::Stop;
 
 use crate::model::{Failure, FailureKind};

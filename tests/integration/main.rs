@@ -4,6 +4,7 @@
 mod alerts;
 mod bad_pages;
 mod corpus;
+#[cfg(all(feature = "edge", feature = "server"))]
 mod damage;
 mod databases;
 mod embedding;
@@ -34,5 +35,7 @@ mod scope;
 mod signals;
 mod storm;
 mod together;
+#[cfg(all(feature = "edge", feature = "server"))]
+mod verify;
 mod watch;
 mod wiki;
