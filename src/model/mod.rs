@@ -14,6 +14,7 @@ mod secret;
 mod sha;
 mod store_name;
 mod time;
+mod within;
 
 pub use failure::{Failure, FailureKind, causes};
 pub use finding::{Finding, Level};
@@ -26,3 +27,4 @@ pub use secret::Secret;
 pub use sha::ContentSha;
 pub use store_name::{NoSuchStore, StoreName, StoreSet};
 pub use time::Timestamp;
+pub use within::Within;

@@ -37,7 +37,7 @@ pub use lock::CheckoutLock;
 pub(crate) use lock::lock_file;
 pub use look::{Checked, Look, Version, look};
 pub use outbox_db::{OutboxDb, open_outbox_db};
-pub use receipts::{Entry, FileSeen, Known, Receipt, Receipts};
+pub use receipts::{Entry, Epochs, FileSeen, Known, Receipt, Receipts};
 pub use stop::Stop;
 
 use crate::model::{Failure, FailureKind};

@@ -7,7 +7,7 @@ use wiki_sync::engine::alert::Alerts;
 use wiki_sync::engine::bounds::DeadBounds;
 use wiki_sync::engine::drain::{DrainOptions, drain};
 use wiki_sync::engine::report::{DrainReport, VerifyReport};
-use wiki_sync::engine::verify::verify;
+use wiki_sync::engine::verify::{VerifyOptions, verify};
 use wiki_sync::engine::{Parts, Progress, Silent};
 use wiki_sync::model::{FailureKind, RetryPolicy, StoreName, StoreSet, Timestamp};
 use wiki_sync::outbox::SqliteOutbox;
@@ -94,7 +94,7 @@ impl Lab {
     }
 
     pub(crate) fn verify(&mut self) -> VerifyReport {
-        verify(&mut self.parts, &mut Silent).unwrap()
+        verify(&mut self.parts, &VerifyOptions::default(), &mut Silent).unwrap()
     }
 
     /// What a store is to do.

@@ -4,6 +4,7 @@
 mod alerts;
 mod bad_pages;
 mod corpus;
+#[cfg(all(feature = "edge", feature = "server"))]
 mod damage;
 mod databases;
 mod dice;
@@ -45,5 +46,7 @@ mod storm;
 mod together;
 #[cfg(all(feature = "edge", feature = "server"))]
 mod vectors_load;
+#[cfg(all(feature = "edge", feature = "server"))]
+mod verify;
 mod watch;
 mod wiki;

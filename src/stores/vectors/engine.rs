@@ -75,6 +75,14 @@ pub(super) trait Engine: Send {
         each: &mut dyn FnMut(Point),
     ) -> Result<(), Failure>;
 
+    /// Calls `each` with every point of the pages of a wiki that are in one of these folders, or below.
+    fn of_folders(
+        &mut self,
+        wiki: &str,
+        folders: &[&str],
+        each: &mut dyn FnMut(Point),
+    ) -> Result<(), Failure>;
+
     /// Calls `each` with every point of a wiki, meta points left out.
     fn scroll(&mut self, wiki: &str, each: &mut dyn FnMut(Point)) -> Result<(), Failure>;
 
@@ -87,6 +95,9 @@ pub(super) trait Engine: Send {
 
     /// Deletes the points of these pages of a wiki, those in `keep` excepted.
     fn delete_except(&mut self, wiki: &str, paths: &[&str], keep: &[Uuid]) -> Result<(), Failure>;
+
+    /// Deletes the points of these ids.
+    fn delete(&mut self, ids: &[Uuid]) -> Result<(), Failure>;
 
     /// Says whether the store that was found ready has dense vectors of the shape: a reader may come before they are
     /// added.

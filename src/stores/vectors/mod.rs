@@ -48,10 +48,10 @@ use self::engine::Engine;
 use self::meaning::Meaning;
 use self::point::{Digests, Meta, Owner, Point, SCHEMA, points_of};
 use self::unusable::Unusable;
-use super::{Applied, Holding, Identity, Outcome, Store, Tally};
+use super::{Applied, Deriver, Holding, Identity, Outcome, Store, Tally};
 use crate::embed::{Embeddings, PASSAGE_VERSION, bm25};
 use crate::model::markdown::PARSER_VERSION;
-use crate::model::{Change, Failure, FailureKind, Finding, Page, Secret, StoreName};
+use crate::model::{Change, Failure, FailureKind, Finding, Page, Secret, StoreName, Within};
 use crate::state::{StateDir, Stop};
 
 /// The URL of the embedded engine.
@@ -332,12 +332,15 @@ impl VectorStore {
     }
 
     fn points_of(&self, page: &Page) -> Vec<Point> {
-        let owner = Owner {
-            wiki: &self.settings.wiki_id,
-            repo_name: &self.settings.repo_name,
-            fingerprint: &self.fingerprint,
-        };
-        points_of(page, &owner)
+        points_of(page, &self.owner())
+    }
+
+    fn owner(&self) -> Owner {
+        Owner {
+            wiki: self.settings.wiki_id.clone(),
+            repo_name: self.settings.repo_name.clone(),
+            fingerprint: self.fingerprint.clone(),
+        }
     }
 
     fn meta(&mut self) -> Result<Option<Meta>, Failure> {
@@ -550,11 +553,7 @@ impl VectorStore {
 
     /// Returns the digest of a page's points as they are to be once each has its dense vector.
     fn digest(&self, points: &[Point]) -> String {
-        let is_dense = |point: &Point| match self.meaning {
-            Some(_) => Meaning::is_wanted(point),
-            None => point.dense.is_some(),
-        };
-        Digests::when(points, is_dense).digest()
+        digest(points, self.meaning.is_some())
     }
 
     /// Gives the points that are owed their dense vectors; returns, by the page's place, why some get none.
@@ -593,6 +592,18 @@ impl VectorStore {
         }
         Ok(lacks)
     }
+}
+
+/// Returns the digest of a page's points as they are to be; `with_meaning`: once each has its dense vector.
+fn digest(points: &[Point], with_meaning: bool) -> String {
+    let is_dense = |point: &Point| {
+        if with_meaning {
+            Meaning::is_wanted(point)
+        } else {
+            point.dense.is_some()
+        }
+    };
+    Digests::when(points, is_dense).digest()
 }
 
 /// What the engine holds of a page before it is written.
@@ -675,18 +686,52 @@ impl Store for VectorStore {
         Ok(done)
     }
 
-    fn inventory(&mut self) -> Result<Vec<Holding>, Failure> {
+    fn find_identity(&mut self, inside: bool) -> Result<Option<Identity>, Failure> {
+        let wiki = self.settings.wiki_id.as_str();
+        let noted = if inside {
+            None
+        } else {
+            self.engine.glance(wiki)
+        };
+        let meta = match noted {
+            None if self.engine.ready(false)? => self.meta()?,
+            noted => noted,
+        };
+        Ok(meta.map(|meta| Identity {
+            id: meta.id,
+            epoch: meta.epoch,
+        }))
+    }
+
+    fn holdings(&mut self, within: &Within) -> Result<Vec<Holding>, Failure> {
         if !self.engine.ready(false)? {
             return Ok(Vec::new());
         }
         let mut pages = BTreeMap::<String, Digests>::new();
-        self.engine.scroll(&self.settings.wiki_id, &mut |point| {
+        let mut take = |point: &Point| {
             let path = point.text("path");
             match pages.get_mut(path) {
-                Some(digests) => digests.push(&point),
-                None => pages.entry(path.to_owned()).or_default().push(&point),
+                Some(digests) => digests.push(point),
+                None => pages.entry(path.to_owned()).or_default().push(point),
             }
-        })?;
+        };
+        let wiki = &self.settings.wiki_id;
+        if within.is_everything() {
+            self.engine.scroll(wiki, &mut |point| take(&point))?;
+        } else {
+            // A damaged point may say that it lies below itself.
+            let mut seen = HashSet::new();
+            let mut take = |point: Point| {
+                if within.contains(point.text("path")) && seen.insert(point.id) {
+                    take(&point);
+                }
+            };
+            let named: Vec<&str> = within.paths().collect();
+            for some in named.chunks(GATHER_PAGES) {
+                self.engine.of_pages(wiki, some, &mut take)?;
+                self.engine.of_folders(wiki, some, &mut take)?;
+            }
+        }
         Ok(pages
             .into_iter()
             .map(|(path, digests)| Holding {
@@ -696,8 +741,29 @@ impl Store for VectorStore {
             .collect())
     }
 
+    fn purge(&mut self, names: &[&str]) -> Result<(), Failure> {
+        if names.is_empty() || !self.engine.ready(false)? {
+            return Ok(());
+        }
+        let mut ids = Vec::new();
+        self.engine.scroll(&self.settings.wiki_id, &mut |point| {
+            if names.contains(&point.text("path")) {
+                ids.push(point.id);
+            }
+        })?;
+        self.engine.delete(&ids)?;
+        self.engine.flush()
+    }
+
     fn expected(&mut self, page: &Page) -> Result<Option<String>, Failure> {
         Ok(Some(self.digest(&self.points_of(page))))
+    }
+
+    fn deriver(&self) -> Option<Deriver> {
+        let (owner, with_meaning) = (self.owner(), self.meaning.is_some());
+        Some(Box::new(move |page| {
+            digest(&points_of(page, &owner), with_meaning)
+        }))
     }
 
     fn is_there(&mut self) -> Result<bool, Failure> {

@@ -46,6 +46,15 @@ impl Engine for Unusable {
         self.fail()
     }
 
+    fn of_folders(
+        &mut self,
+        _wiki: &str,
+        _folders: &[&str],
+        _each: &mut dyn FnMut(Point),
+    ) -> Result<(), Failure> {
+        self.fail()
+    }
+
     fn scroll(&mut self, _wiki: &str, _each: &mut dyn FnMut(Point)) -> Result<(), Failure> {
         self.fail()
     }
@@ -61,6 +70,10 @@ impl Engine for Unusable {
     }
 
     fn delete_except(&mut self, _: &str, _: &[&str], _: &[Uuid]) -> Result<(), Failure> {
+        self.fail()
+    }
+
+    fn delete(&mut self, _ids: &[Uuid]) -> Result<(), Failure> {
         self.fail()
     }
 

@@ -129,7 +129,7 @@ impl Server {
     /// Deletes the points of these pages, in halves where all of them take the server too long.
     fn delete_pages(&mut self, wiki: &str, paths: &[&str], keep: &[Uuid]) -> Result<(), Failure> {
         let filter = convert::pages(wiki, paths, keep);
-        match self.delete(&filter) {
+        match self.delete_by(&filter.into()) {
             Ok(()) => Ok(()),
             Err(status) if status.code() == Code::DeadlineExceeded && paths.len() > PATHS_ALONE => {
                 let (some, others) = paths.split_at(paths.len() / 2);
@@ -187,6 +187,15 @@ impl Engine for Server {
         self.read(&convert::pages(wiki, paths, &[]), each)
     }
 
+    fn of_folders(
+        &mut self,
+        wiki: &str,
+        folders: &[&str],
+        each: &mut dyn FnMut(Point),
+    ) -> Result<(), Failure> {
+        self.read(&convert::among(wiki, "folders", folders), each)
+    }
+
     fn scroll(&mut self, wiki: &str, each: &mut dyn FnMut(Point)) -> Result<(), Failure> {
         self.read(&convert::of_wiki(wiki), &mut |point| {
             if !point.is_meta() {
@@ -209,6 +218,14 @@ impl Engine for Server {
 
     fn delete_except(&mut self, wiki: &str, paths: &[&str], keep: &[Uuid]) -> Result<(), Failure> {
         self.delete_pages(wiki, paths, keep)
+    }
+
+    fn delete(&mut self, ids: &[Uuid]) -> Result<(), Failure> {
+        for ids in ids.chunks(REQUEST_POINTS) {
+            self.delete_points(ids)
+                .map_err(|status| self.link.failure("delete from", &status))?;
+        }
+        Ok(())
     }
 
     fn has_dense(&self) -> bool {
