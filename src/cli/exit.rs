@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 
 use crate::engine::report::{DrainReport, Trouble, VerifyReport};
+use crate::model::{Finding, Level};
+use crate::query::status::StatusReport;
 
 /// What the program says at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +47,28 @@ impl Exit {
             Self::Refused
         } else if report.held > 0 || delayed > 0 {
             Self::Held
+        } else {
+            Self::Ok
+        }
+    }
+
+    /// Returns the exit code of a wait for all to be fresh.
+    #[must_use]
+    pub fn of_waiting(report: &StatusReport) -> Self {
+        if report.fresh {
+            Self::Ok
+        } else if report.outbox.dead > 0 || any_refused(&report.trouble) {
+            Self::NeedsPerson
+        } else {
+            Self::Held
+        }
+    }
+
+    /// Returns the exit code of a look at the surroundings.
+    #[must_use]
+    pub fn of_doctor(findings: &[Finding]) -> Self {
+        if findings.iter().any(|found| found.level == Level::Fault) {
+            Self::NeedsPerson
         } else {
             Self::Ok
         }

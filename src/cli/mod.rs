@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `commands/` | one file per command: its arguments, what it does, its printing |
 //! | `open.rs` | which implementation stands behind a setting |
+//! | `checks.rs` | what `doctor` looks at |
 //! | `root.rs`, `paths.rs` | where the wiki is, and which page a person means |
 //! | `error.rs`, `exit.rs` | from an error to its message and exit code |
 //! | `out.rs`, `progress.rs` | printing |
 //! | `signals.rs` | what asks a long run to stop |
 //! | `environment.rs` | what git's hooks must not hand us |
 
+mod checks;
 mod commands;
 mod environment;
 mod error;

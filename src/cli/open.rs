@@ -8,9 +8,11 @@ use super::root::{self, Root};
 use crate::config::{Commits, Config, FILE_NAME, Layers};
 use crate::engine::Parts;
 use crate::engine::alert::{Alerts, TOKEN_VARIABLE};
+use crate::engine::announce::announce;
 use crate::model::{Failure, FailureKind, Secret, StoreName, Timestamp};
-use crate::outbox::Outbox;
+use crate::outbox::{Enqueued, Outbox};
 use crate::state::{Receipts, StateDir, Stop};
+use crate::stores::git::HeadPages;
 use crate::wiki::Wiki;
 
 /// The key, among the lasting values, of the pages' folder that was last worked on.
@@ -37,16 +39,7 @@ impl Workspace {
     /// When there is none, or none that we will touch; when a setting cannot be used.
     pub(crate) fn find(start: &Path, flags: &[String]) -> Result<Self, CommandError> {
         let (root, config) = settings(start, flags)?;
-        let root = root.ok_or_else(|| {
-            CommandError::new(format!(
-                "no wiki in {} or in a folder above it",
-                start.display()
-            ))
-            .hint(format!(
-                "go to a git repository with a folder {:?}, or run `wiki-sync init` where the wiki is to be",
-                config.wiki.pages
-            ))
-        })?;
+        let root = root.ok_or_else(|| no_wiki(start, &config))?;
         let found = Self::at(root, config, start.into())?;
         let pages = found.root.path.join(found.wiki.pages_dir());
         // Once it was there under this name, a missing folder is a wiki without pages.
@@ -103,7 +96,12 @@ impl Workspace {
                 "no page is indexed yet: `wiki-sync drain` does it".into(),
             ));
         }
-        if store == StoreName::Vectors && !wired::vectors(self)?.is_there()? {
+        let is_there = || match wired::vectors(self)?.is_there() {
+            // Of another model: words were found in it.
+            Err(failure) if failure.kind == FailureKind::Refused => Ok(true),
+            other => other,
+        };
+        if store == StoreName::Vectors && !is_there()? {
             return Ok(Some(
                 "what the vectors held is lost: `wiki-sync drain` builds it anew".into(),
             ));
@@ -128,6 +126,26 @@ impl Workspace {
     pub(crate) fn outbox(&self) -> Result<Box<dyn Outbox>, Failure> {
         self.state.create()?;
         wired::outbox(self)
+    }
+
+    /// Returns what HEAD holds of the pages.
+    ///
+    /// # Errors
+    /// As [`HeadPages::read`].
+    pub(crate) fn head_pages(&self) -> Result<HeadPages, Failure> {
+        HeadPages::read(&self.root.path, self.wiki.pages_dir())
+    }
+
+    /// Announces how HEAD's pages differ from those last seen.
+    ///
+    /// # Errors
+    /// As [`announce`].
+    pub(crate) fn announce_head(&self, head: &HeadPages) -> Result<Enqueued, Failure> {
+        let mut outbox = self.outbox()?;
+        let mut receipts = Receipts::open(&self.state.database())?;
+        let (wiki, state) = (&self.wiki, &self.state);
+        let now = Timestamp::now();
+        announce(head, wiki, state, &mut receipts, outbox.as_mut(), now)
     }
 
     /// Opens everything that drain, verify and status work on.
@@ -180,13 +198,18 @@ impl Workspace {
     }
 
     /// Reads the bot's token: from the environment, else from its file.
-    fn telegram_token(&self) -> Result<Option<Secret>, Failure> {
+    pub(super) fn telegram_token(&self) -> Result<Option<Secret>, Failure> {
         let file = &self.config.alert.token_file;
         self.secret(TOKEN_VARIABLE, "alert.telegram.token_file", file)
     }
 
     /// Reads a secret: from an environment variable, else from the file that a setting names.
-    fn secret(&self, variable: &str, key: &str, file: &str) -> Result<Option<Secret>, Failure> {
+    pub(super) fn secret(
+        &self,
+        variable: &str,
+        key: &str,
+        file: &str,
+    ) -> Result<Option<Secret>, Failure> {
         if let Ok(secret) = std::env::var(variable)
             && !secret.trim().is_empty()
         {
@@ -204,6 +227,39 @@ impl Workspace {
             )),
         }
     }
+}
+
+/// Says that no folder upward is a wiki's.
+pub(crate) fn no_wiki(start: &Path, config: &Config) -> CommandError {
+    CommandError::new(format!(
+        "no wiki in {} or in a folder above it",
+        start.display()
+    ))
+    .hint(format!(
+        "go to a git repository with a folder {:?}, or run `wiki-sync init` where the wiki is to be",
+        config.wiki.pages
+    ))
+}
+
+/// Does as [`settings`], but goes on without a settings file that cannot be used, and returns what is wrong with it.
+///
+/// # Errors
+/// As [`settings`], of everything else.
+pub(crate) fn settings_as_far_as_they_go(
+    start: &Path,
+    flags: &[String],
+) -> Result<(Option<Root>, Config, Option<CommandError>), CommandError> {
+    let broken = match settings(start, flags) {
+        Ok((root, config)) => return Ok((root, config, None)),
+        Err(broken) => broken,
+    };
+    let config = Config::from_layers(&Layers {
+        file: None,
+        environment: environment()?,
+        flags,
+    })?;
+    let root = root::find(start, &config.wiki.pages)?;
+    Ok((root, config, Some(broken)))
 }
 
 /// Finds the root and lays the settings over one another. Without a root there is no file's layer.
@@ -271,13 +327,16 @@ fn environment() -> Result<Vec<(String, String)>, CommandError> {
     Ok(ours)
 }
 
+pub(super) use wired::{
+    CHECKOUT_ID, WIKI_ID, git_settings, own_wiki_id, redis_settings, vector_place,
+};
 pub(crate) use wired::{
-    graph_db, graph_store, ignored_by_git, put_vectors_in_place, search, vectors_beside,
+    graph_db, graph_store, ignore_rules, ignored_by_git, search, vectors_beside,
 };
 
 /// What stands behind the settings today.
 mod wired {
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
     use std::time::Duration;
 
     use uuid::Uuid;
@@ -293,48 +352,78 @@ mod wired {
     use crate::stores::git::{self, GitSettings, GitStore};
     use crate::stores::graph::GraphStore;
     use crate::stores::vectors::{
-        EDGE_URL, Question, ServerSettings, VectorSettings, VectorStore, adopted_wiki_id,
-        open_beside, put_in_place,
+        Beside, EDGE_URL, Question, ServerSettings, VectorSettings, VectorStore, adopted_wiki_id,
     };
 
     /// How long a search waits for the provider.
     const QUERY: Duration = Duration::from_secs(10);
 
     /// The key of the wiki's id among the lasting values.
-    const WIKI_ID: &str = "wiki_id";
+    pub(in crate::cli) const WIKI_ID: &str = "wiki_id";
     /// The key of the root at which that id was last used on a server.
     const WIKI_ROOT: &str = "wiki_root";
     /// The key of the checkout's id among the lasting values.
-    const CHECKOUT_ID: &str = "checkout_id";
+    pub(in crate::cli) const CHECKOUT_ID: &str = "checkout_id";
 
     pub(super) fn outbox(ws: &Workspace) -> Result<Box<dyn Outbox>, Failure> {
-        let choice = &ws.config.outbox;
-        outbox::open(&choice.url, &ws.state.outbox(), || {
+        outbox::open(&ws.config.outbox.url, &ws.state.outbox(), || {
             let id = Receipts::open(&ws.state.database())?
                 .meta(CHECKOUT_ID, || Uuid::new_v4().to_string())?;
-            Ok(RedisSettings {
-                url: choice.url.clone(),
-                key: choice.key.clone(),
-                dead_key: choice.dead_key.clone(),
-                allow_eviction: choice.allow_eviction,
-                owner: Owner::of(&ws.root.path, id),
-                clock: Clock::Server,
-                within: None,
-            })
+            Ok(redis_settings(ws, id))
         })
     }
 
-    /// Returns a test for what git ignores: what the watch leaves to the scan. Nothing, where git is left alone or the
-    /// pages' folder itself is ignored.
-    pub(crate) fn ignored_by_git(ws: &Workspace) -> Box<dyn Fn(&str) -> bool> {
-        let repo = git::open_repository(&ws.root.path).ok();
-        let repo = repo.filter(|_| ws.root.git && ws.config.git.commit != Commits::Off);
-        match repo {
-            Some(repo) if repo.is_path_ignored(ws.wiki.pages_dir()) == Ok(false) => {
-                Box::new(move |path| repo.is_path_ignored(path).unwrap_or(false))
-            }
-            Some(_) | None => Box::new(|_| false),
+    pub(in crate::cli) fn redis_settings(ws: &Workspace, id: String) -> RedisSettings {
+        let choice = &ws.config.outbox;
+        RedisSettings {
+            url: choice.url.clone(),
+            key: choice.key.clone(),
+            dead_key: choice.dead_key.clone(),
+            allow_eviction: choice.allow_eviction,
+            owner: Owner::of(&ws.root.path, id),
+            clock: Clock::Server,
+            within: None,
         }
+    }
+
+    /// Returns a test for what git ignores: what the watch leaves to the scan. Nothing, where git is left alone or the
+    /// pages' folder itself is ignored. It goes by what the rules say when it is asked.
+    pub(crate) fn ignored_by_git(ws: &Workspace) -> Box<dyn Fn(&str) -> bool> {
+        let Some(repo) = repo_that_ignores(ws) else {
+            return Box::new(|_| false);
+        };
+        let pages_dir = ws.wiki.pages_dir().to_owned();
+        let is_ignored = move |path: &str| repo.is_path_ignored(path).unwrap_or(false);
+        Box::new(move |path| is_ignored(path) && !is_ignored(&pages_dir))
+    }
+
+    /// Returns the files, there or not, that say what git ignores: all but those below the pages' folder.
+    pub(crate) fn ignore_rules(ws: &Workspace) -> Vec<PathBuf> {
+        let Some(repo) = repo_that_ignores(ws) else {
+            return Vec::new();
+        };
+        let mut rules = vec![repo.commondir().join("info/exclude")];
+        let named = repo
+            .config()
+            .and_then(|all| all.get_path("core.excludesFile"));
+        rules.extend(named.ok().or_else(|| {
+            let config = match std::env::var_os("XDG_CONFIG_HOME") {
+                Some(config) if !config.is_empty() => PathBuf::from(config),
+                Some(_) | None => PathBuf::from(std::env::var_os("HOME")?).join(".config"),
+            };
+            Some(config.join("git/ignore"))
+        }));
+        let pages = ws.root.path.join(ws.wiki.pages_dir());
+        let above = pages
+            .ancestors()
+            .take_while(|at| at.starts_with(&ws.root.path));
+        rules.extend(above.map(|at| at.join(".gitignore")));
+        rules
+    }
+
+    fn repo_that_ignores(ws: &Workspace) -> Option<git2::Repository> {
+        let commits = ws.root.git && ws.config.git.commit != Commits::Off;
+        git::open_repository(&ws.root.path).ok().filter(|_| commits)
     }
 
     pub(super) fn graph(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {
@@ -351,8 +440,17 @@ mod wired {
     }
 
     pub(super) fn git(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {
+        let settings = git_settings(ws);
+        Ok(Box::new(GitStore::open(
+            &ws.root.path,
+            &ws.state,
+            settings,
+        )?))
+    }
+
+    pub(in crate::cli) fn git_settings(ws: &Workspace) -> GitSettings {
         let choice = &ws.config.git;
-        let settings = GitSettings {
+        GitSettings {
             pages_dir: ws.wiki.pages_dir().into(),
             is_page: ws.wiki.page_test(),
             allow_detached: choice.allow_detached,
@@ -360,12 +458,7 @@ mod wired {
             message: choice.message.clone(),
             author: choice.author.clone(),
             ..GitSettings::default()
-        };
-        Ok(Box::new(GitStore::open(
-            &ws.root.path,
-            &ws.state,
-            settings,
-        )?))
+        }
     }
 
     fn vector_store(ws: &Workspace) -> Result<VectorStore, Failure> {
@@ -380,16 +473,15 @@ mod wired {
         }
     }
 
-    fn vector_settings(ws: &Workspace) -> Result<VectorSettings, Failure> {
+    /// Returns where the vectors are, without whose they are.
+    pub(in crate::cli) fn vector_place(ws: &Workspace) -> Result<VectorSettings, Failure> {
         let choice = &ws.config.vectors;
         let folder = ws.root.path.file_name().unwrap_or_default();
         let mut settings = VectorSettings {
             url: choice.url.clone(),
             ..VectorSettings::embedded(String::new(), folder.to_string_lossy())
         };
-        let mut receipts = Receipts::open(&ws.state.database())?;
         if !settings.is_shared() {
-            settings.wiki_id = wiki_id(&mut receipts, &settings, &ws.state)?;
             return Ok(settings);
         }
         let Owner { host, root, .. } = Owner::of(&ws.root.path, String::new());
@@ -406,6 +498,17 @@ mod wired {
             )?,
             timeout: choice.timeout,
         };
+        Ok(settings)
+    }
+
+    fn vector_settings(ws: &Workspace) -> Result<VectorSettings, Failure> {
+        let mut settings = vector_place(ws)?;
+        let mut receipts = Receipts::open(&ws.state.database())?;
+        if !settings.is_shared() {
+            settings.wiki_id = wiki_id(&mut receipts, &settings, &ws.state)?;
+            return Ok(settings);
+        }
+        let Owner { root, .. } = Owner::of(&ws.root.path, String::new());
         // A copy of a checkout that is still there, state and all, is another one: else each would take the other's
         // points for its own.
         let is_copy = receipts
@@ -420,13 +523,8 @@ mod wired {
     }
 
     /// Opens vectors beside those that are in use, to be built.
-    pub(crate) fn vectors_beside(ws: &Workspace) -> Result<VectorStore, Failure> {
-        open_beside(vector_settings(ws)?, &ws.state, embeddings(ws)?)
-    }
-
-    /// Puts vectors that were built in the place of those that are in use.
-    pub(crate) fn put_vectors_in_place(ws: &Workspace) -> Result<(), Failure> {
-        put_in_place(&ws.state, vector_settings(ws)?.wait)
+    pub(crate) fn vectors_beside(ws: &Workspace) -> Result<Beside, Failure> {
+        Beside::open(vector_settings(ws)?, &ws.state, embeddings(ws)?)
     }
 
     /// Opens what gives dense vectors, where the settings name a provider.
@@ -462,7 +560,7 @@ mod wired {
     }
 
     /// Returns the id of the wiki of a checkout on a server: the same again when its state was lost.
-    fn own_wiki_id(belongs: &str) -> String {
+    pub(in crate::cli) fn own_wiki_id(belongs: &str) -> String {
         let name = format!("wiki-sync/wiki/{belongs}");
         Uuid::new_v5(&Uuid::NAMESPACE_URL, name.as_bytes()).to_string()
     }

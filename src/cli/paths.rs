@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::error::CommandError;
-use crate::model::PagePath;
+use crate::model::{PagePath, Within};
 use crate::wiki::Wiki;
 
 /// Returns the page that `typed` means: relative to `start` (the current folder), to the root, or to the pages' folder;
@@ -40,6 +40,32 @@ pub(crate) fn folders(wiki: &Wiki, start: &Path, typed: &Path) -> Vec<String> {
         .filter(|path| path.as_str() == wiki.pages_dir() || path.as_str().starts_with(&below))
         .map(|path| path.to_string())
         .collect()
+}
+
+/// Returns the part of the wiki that all of `typed` mean, each a page or a folder, be it there or gone: what they mean is
+/// looked for as by [`page`].
+///
+/// # Errors
+/// When one leads out of the wiki.
+pub(crate) fn within(wiki: &Wiki, start: &Path, typed: &[PathBuf]) -> Result<Within, CommandError> {
+    let meant = |typed: &PathBuf| {
+        let below = format!("{}/", wiki.pages_dir());
+        let inside: Vec<_> = places(wiki, start, typed)
+            .into_iter()
+            .filter_map(|place| inner(wiki, &place))
+            .filter(|path| path.as_str() == wiki.pages_dir() || path.as_str().starts_with(&below))
+            .collect();
+        let there = |path: &&PagePath| wiki.absolute(path).symlink_metadata().is_ok();
+        let found = inside.iter().find(there).or(inside.first()).cloned();
+        found.ok_or_else(|| {
+            CommandError::new(format!("{:?} is outside the wiki", typed.display())).hint(format!(
+                "the wiki is {}/ and what is below it",
+                wiki.pages_dir()
+            ))
+        })
+    };
+    let paths = typed.iter().map(meant).collect::<Result<Vec<_>, _>>()?;
+    Ok(Within::of(paths))
 }
 
 fn candidates(wiki: &Wiki, start: &Path, typed: &Path) -> Vec<PagePath> {
@@ -176,6 +202,35 @@ mod tests {
             "",
         ] {
             assert_eq!(of("", outside), None, "{outside:?}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_the_wiki_is_a_page_or_a_folder_there_or_gone_and_nothing_outside() {
+        let temp = tempfile::tempdir().expect("a temporary folder");
+        let root = temp.path().canonicalize().expect("it exists");
+        fs::create_dir_all(root.join("wiki-output/sub")).expect("folders");
+        fs::write(root.join("wiki-output/a.md"), "# A\n").expect("a page");
+        let wiki = Wiki::open(&root, &WikiSettings::default()).expect("a wiki");
+        let of = |start: &str, typed: &[&str]| {
+            let typed: Vec<_> = typed.iter().map(PathBuf::from).collect();
+            let within = within(&wiki, &root.join(start), &typed).ok()?;
+            Some(within.paths().map(str::to_owned).collect::<Vec<_>>())
+        };
+        let some = |paths: &[&str]| Some(paths.iter().map(ToString::to_string).collect());
+        assert_eq!(
+            of("", &["a.md", "sub/"]),
+            some(&["wiki-output/a.md", "wiki-output/sub"])
+        );
+        assert_eq!(of("wiki-output", &["gone"]), some(&["wiki-output/gone"]));
+        assert_eq!(
+            of("", &["wiki-output/gone.md"]),
+            some(&["wiki-output/gone.md"])
+        );
+        assert_eq!(of("", &["wiki-output", "a.md"]), some(&["wiki-output"]));
+        assert_eq!(of("wiki-output/sub", &["."]), some(&["wiki-output/sub"]));
+        for outside in ["..", "../x", "/etc", "wiki-output/../../x.md"] {
+            assert_eq!(of("", &["a.md", outside]), None, "{outside:?}");
         }
     }
 

@@ -13,6 +13,7 @@ use signal_hook::low_level::exit;
 
 use super::error::CommandError;
 use crate::engine::drain::Stop;
+use crate::engine::watch::say_goodbye;
 use crate::state::StateDir;
 
 /// Lets SIGINT, SIGTERM and SIGHUP ask for a stop; the second one ends the process at once, and takes off the mark of the
@@ -43,6 +44,7 @@ fn listen(stop: &Stop, state: &StateDir) -> io::Result<()> {
         if let Some(last) = signals.forever().nth(1) {
             leaving.store(true, Ordering::Relaxed);
             let _ = state.clear_own_mark();
+            say_goodbye(&state);
             exit(128 + last.si_signo);
         }
     };

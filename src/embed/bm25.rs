@@ -74,7 +74,7 @@ pub fn query(text: &str) -> Sparse {
 pub fn each_token(text: &str, mut found: impl FnMut(&str)) {
     let mut run = String::new();
     let mut kind = Kind::Gap;
-    for c in text.nfkc().flat_map(char::to_lowercase) {
+    each_folded(text, |c| {
         let next = match Kind::of(c) {
             // A mark belongs to the character before it.
             Kind::Mark if kind == Kind::Gap => Kind::Gap,
@@ -89,8 +89,38 @@ pub fn each_token(text: &str, mut found: impl FnMut(&str)) {
         if kind != Kind::Gap {
             run.push(c);
         }
-    }
+    });
     emit(&run, kind, &mut found);
+}
+
+/// Calls `each` with every character of the text's NFKC form in lower case.
+///
+/// ASCII, most of a wiki, is its own NFKC form: only its last character before another may become one with that, and
+/// none becomes one with what stands before it. So Unicode's tables are asked for the
+/// rest alone.
+fn each_folded(text: &str, mut each: impl FnMut(char)) {
+    let mut rest = text;
+    loop {
+        let ascii = rest.bytes().take_while(u8::is_ascii).count();
+        let alone = if ascii == rest.len() {
+            ascii
+        } else {
+            ascii.saturating_sub(1)
+        };
+        for byte in rest[..alone].bytes() {
+            each(char::from(byte.to_ascii_lowercase()));
+        }
+        if alone == rest.len() {
+            return;
+        }
+        let end = rest[ascii..].bytes().take_while(|byte| !byte.is_ascii());
+        let (other, after) = rest.split_at(ascii + end.count());
+        other[alone..]
+            .nfkc()
+            .flat_map(char::to_lowercase)
+            .for_each(&mut each);
+        rest = after;
+    }
 }
 
 fn emit(run: &str, kind: Kind, found: &mut impl FnMut(&str)) {
@@ -185,7 +215,21 @@ fn index(token: &str) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn a_text_folded_in_pieces_is_the_same_as_folded_whole(
+            text in "([ -~]|e\u{301}|\u{338}|=\u{338}|\u{1100}\u{1161}|\u{11a8}|ﬁ|Ⅷ|İ|Σ|한|\\PC){0,30}"
+        ) {
+            let mut pieces = String::new();
+            each_folded(&text, |c| pieces.push(c));
+            let whole: String = text.nfkc().flat_map(char::to_lowercase).collect();
+            prop_assert_eq!(pieces, whole);
+        }
+    }
 
     fn tokens(text: &str) -> Vec<String> {
         let mut tokens = Vec::new();

@@ -8,10 +8,12 @@
 //! | `openai/` | a provider, over HTTP |
 //! | `cache.rs` | vectors that were given, in `wiki.db` |
 //! | `embeddings.rs` | the two together |
+//! | `examine.rs` | trying the provider out, for `doctor` |
 
 pub mod bm25;
 mod cache;
 mod embeddings;
+mod examine;
 mod openai;
 mod settings;
 #[cfg(test)]
@@ -21,6 +23,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use embeddings::{Counts, Embedded, Embeddings, says_anything};
+pub use examine::{examine, fingerprint};
 pub use settings::{
     AUTO, EmbeddingSettings, KEY_VARIABLE, LARGEST_BATCH, LARGEST_DIMENSION, MOST_CONCURRENT,
     Purpose, VARIABLES, check_most, check_url,

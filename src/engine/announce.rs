@@ -33,6 +33,21 @@ pub fn announce(
 ) -> Result<Enqueued, Failure> {
     // Before HEAD is compared: a hint left later is for whoever comes later.
     let hints = state.take_hints()?;
+    let done = compare(head, wiki, receipts, outbox, now)?;
+    if let Some(hints) = hints {
+        hints.answer()?;
+    }
+    Ok(done)
+}
+
+/// Enqueues the pages that differ between HEAD as it was last seen and `head`, and moves what was last seen.
+fn compare(
+    head: &HeadPages,
+    wiki: &Wiki,
+    receipts: &mut Receipts,
+    outbox: &mut dyn Outbox,
+    now: Timestamp,
+) -> Result<Enqueued, Failure> {
     let seen = receipts.known_meta(SEEN)?;
     let mark = head.mark();
     let mut done = Enqueued::default();
@@ -47,15 +62,12 @@ pub fn announce(
             Err(failure) => return Err(failure),
         }
     }
-    if let Some(hints) = hints {
-        hints.answer()?;
-    }
     Ok(done)
 }
 
 /// Announces what a hook did not, before a drain looks at the pages: what was last seen moves on with what the stores will
 /// hold, so that a change which goes away unheard (a reset) and comes back is seen to come. Where nothing was ever seen, and
-/// no hook left a hint, nobody compares.
+/// no hook left a hint (`hinted`), nobody compares. Whoever took the hints answers them.
 ///
 /// # Errors
 /// As [`announce`].
@@ -66,12 +78,11 @@ pub(super) fn catch_up(parts: &mut Parts, hinted: bool, now: Timestamp) -> Resul
     let head = HeadPages::read(parts.wiki.root(), parts.wiki.pages_dir())?;
     let Parts {
         wiki,
-        state,
         receipts,
         outbox,
         ..
     } = parts;
-    announce(&head, wiki, state, receipts, outbox.as_mut(), now)?;
+    compare(&head, wiki, receipts, outbox.as_mut(), now)?;
     Ok(())
 }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::batch::{Errand, Visit, Work};
-use crate::model::{Change, Failure, FailureKind, PagePath, StoreName};
+use super::report::PageWarning;
+use crate::model::{Change, Failure, FailureKind, Page, PagePath, StoreName, Timestamp};
 use crate::state::Entry;
 use crate::stores::{Outcome, Store};
 
@@ -99,7 +100,7 @@ impl Visit<'_, '_, '_> {
             Ok(_) => Failure::new(FailureKind::Down, "it was replaced while we worked"),
             Err(failure) => failure,
         };
-        self.run.shut(self.parts, name, failure, self.now);
+        self.run.shut(self.parts, name, failure, Timestamp::now());
         Ok(())
     }
 
@@ -149,8 +150,10 @@ impl Visit<'_, '_, '_> {
                     (outcomes, true)
                 }
                 Err(failure) => {
+                    // By the clock as it is now: a server that does not answer has taken its time, and the next probe
+                    // is that much later.
                     self.run
-                        .shut(self.parts, share.name, failure.clone(), self.now);
+                        .shut(self.parts, share.name, failure.clone(), Timestamp::now());
                     let same = share.changes.iter().map(|_| Err(failure.clone()));
                     (same.collect(), false)
                 }
@@ -158,7 +161,8 @@ impl Visit<'_, '_, '_> {
         let store = &self.parts.stores[share.at];
         let (lack, goes_on) = (store.lack(), store.tally().embedded > embedded);
         if answered {
-            self.run.lack(self.parts, share.name, lack, self.now);
+            self.run
+                .lack(self.parts, share.name, lack, Timestamp::now());
         }
         let report = self.run.report.stores.entry(share.name.as_str());
         let report = report.or_default();
@@ -174,6 +178,9 @@ impl Visit<'_, '_, '_> {
                 entries.push(match change {
                     Change::Put(page) => {
                         report.applied += u64::from(applied.changed);
+                        if share.name == StoreName::Graph && applied.changed {
+                            warn(&mut self.run.report.warnings, page);
+                        }
                         Entry::Holds {
                             path: page.path.clone(),
                             sha: page.sha,
@@ -198,6 +205,20 @@ impl Visit<'_, '_, '_> {
             (share.name, share.epoch, fingerprint, entries)
         })
     }
+}
+
+/// The most remarks on pages in one report.
+const MOST_WARNINGS: usize = 1_000;
+
+/// Remarks what could not be understood in a page. The graph keeps its metadata, so it is told when that was written anew.
+fn warn(warnings: &mut Vec<PageWarning>, page: &Page) {
+    let left = MOST_WARNINGS.saturating_sub(warnings.len());
+    let found = page.document().warnings.iter().take(left);
+    warnings.extend(found.map(|warning| PageWarning {
+        path: page.path.to_string(),
+        line: warning.line,
+        message: warning.message.clone(),
+    }));
 }
 
 /// What was seen of the files, and the pages of which nothing is to be remembered.

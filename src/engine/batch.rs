@@ -24,10 +24,18 @@ const STUBBORN: u32 = 20;
 pub(super) struct Errand {
     pub(super) claim: Claimed,
     pub(super) work: Work,
-    /// The page's dead letter, where it is about what is to be done and stands for one store: that one is passed over.
+    /// The page's dead letter, where it is about what is to be done: the stores that it stands for are passed over.
     pub(super) letter: Option<DeadLetter>,
     /// Per store, in the order of the stores; `None` where it had nothing to do.
     pub(super) outcomes: Vec<Option<Outcome>>,
+}
+
+impl Errand {
+    /// Whether any store was changed for it.
+    pub(super) fn has_changed(&self) -> bool {
+        let outcomes = self.outcomes.iter().flatten().flatten();
+        outcomes.into_iter().any(|applied| applied.changed)
+    }
 }
 
 /// What is to be done for a job.
@@ -200,7 +208,7 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
         };
         if let Some(letter) = self.run.letters.get(path)
             && letter.is_about(&version, &self.run.fingerprint)
-            && letter.death.store.is_none()
+            && (self.parts.stores.iter()).all(|store| letter.stands_for(store.name()))
         {
             return Ok(Work::Rests);
         }
@@ -226,7 +234,7 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
         }
     }
 
-    /// The page's dead letter, where it rests and stands for one store.
+    /// The page's dead letter, where it rests and does not stand for all stores.
     fn letter(&self, path: &PagePath, work: &Work) -> Option<DeadLetter> {
         let version = match work {
             Work::Put { page, .. } => page.sha.to_string(),

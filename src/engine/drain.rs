@@ -236,8 +236,13 @@ impl<'a> Run<'a> {
         idle_since: &mut Instant,
         progress: &mut dyn Progress,
     ) -> Result<Next, Failure> {
-        if self.work(parts, progress)? {
-            *idle_since = Instant::now();
+        let ended = self.ended();
+        let stays_on = idle_since.elapsed() < self.options.timeout;
+        if self.work(parts, stays_on, progress)? {
+            // What is only held once more is no news.
+            if self.ended() > ended {
+                *idle_since = Instant::now();
+            }
             return Ok(Next::Go);
         }
         if self.left().is_none() {
@@ -258,11 +263,17 @@ impl<'a> Run<'a> {
         })
     }
 
+    /// How many jobs have ended since the last report.
+    fn ended(&self) -> u64 {
+        self.report.processed + self.report.merged + self.report.dlq
+    }
+
     /// Does the next thing that can be done now: a batch, the rest of a scan, a probe that is due. Says whether there was
-    /// any; when not, nothing can be done before [`Run::next_due`].
+    /// any; when not, nothing can be done before [`Run::next_due`]. `stays_on`: whoever calls it stays on, and tries also stores that are given up.
     pub(super) fn work(
         &mut self,
         parts: &mut Parts,
+        stays_on: bool,
         progress: &mut dyn Progress,
     ) -> Result<bool, Failure> {
         if self.batch(parts, progress)? {
@@ -276,7 +287,7 @@ impl<'a> Run<'a> {
             self.scan(parts, Timestamp::now(), progress)?;
             return Ok(self.unscanned.is_none());
         }
-        self.probe(parts, progress)
+        self.probe(parts, stays_on, progress)
     }
 
     /// Returns when the next job falls due, or the next probe of a store that `counts` and that something is held for.
@@ -405,6 +416,7 @@ impl<'a> Run<'a> {
         let counts = parts.outbox.counts(Timestamp::now())?;
         let mut report = std::mem::replace(&mut self.report, empty(parts));
         self.news |= report.dlq > 0;
+        report.warnings.sort();
         report.held = counts.held;
         report.waiting = counts.waiting;
         report.delayed = counts.delayed;

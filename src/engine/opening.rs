@@ -12,11 +12,8 @@ use super::report::{gather, trouble};
 use super::scan::Scan;
 use super::{Parts, Progress};
 use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
-use crate::outbox::{Claimed, Settle};
-use crate::state::{CheckoutLock, Taken};
-
-/// Jobs handed to the outbox at a time while scanning.
-const ENQUEUE: usize = 500;
+use crate::outbox::{Claimed, HANDFUL, Settle};
+use crate::state::CheckoutLock;
 
 impl Run<'_> {
     /// Opens the stores, takes back what the dead had in hand, lets held jobs try again, and scans.
@@ -46,16 +43,33 @@ impl Run<'_> {
                 parts.outbox.release(Some(name), now)?;
             }
         }
+        self.look(parts, self.options.scan, now, progress)
+    }
+
+    /// Enqueues what nobody announced: what hooks left as hints, and with `scan` whatever else changed.
+    fn look(
+        &mut self,
+        parts: &mut Parts,
+        scan: bool,
+        now: Timestamp,
+        progress: &mut dyn Progress,
+    ) -> Result<(), Failure> {
+        // Before anything is compared: a hint left later is for the next look.
         let hints = parts.state.take_hints()?;
-        // Where HEAD cannot be compared, the scan finds what hints meant; without a scan they stay.
-        let _ = announce::catch_up(parts, hints.is_some(), now);
-        if self.options.scan {
+        let caught_up = announce::catch_up(parts, hints.is_some(), now);
+        if scan {
             self.scan(parts, now, progress)?;
-            if let Some(hints) = hints {
-                hints.answer()?;
-            }
         }
-        Ok(())
+        // Where HEAD could not be compared, the scan found what hints meant, unless the outbox was too full for all that it found.
+        let is_answered = if scan {
+            self.unscanned.is_none()
+        } else {
+            caught_up.is_ok()
+        };
+        match hints {
+            Some(hints) if is_answered => hints.answer(),
+            Some(_) | None => Ok(()),
+        }
     }
 
     pub(super) fn scan(
@@ -118,7 +132,7 @@ impl Run<'_> {
                     job.sha = None;
                 }
                 jobs.push(job);
-                if jobs.len() < ENQUEUE {
+                if jobs.len() < HANDFUL {
                     return Ok(());
                 }
                 enqueue(&mut jobs)
@@ -189,17 +203,22 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Tries the stores whose probe is due, and lets their jobs go on when they answer; says whether any did.
+    /// Tries the stores whose probe is due, and lets their jobs go on when they answer; says whether any did. What is given
+    /// up is tried too by whoever stays on: else a store that answers and does no work would keep a drain for good.
     pub(super) fn probe(
         &mut self,
         parts: &mut Parts,
+        stays_on: bool,
         progress: &mut dyn Progress,
     ) -> Result<bool, Failure> {
         let now = Timestamp::now();
         let mut any = false;
         for at in 0..parts.stores.len() {
             let name = parts.stores[at].name();
-            if self.gates[&name].probe_at().is_none_or(|due| due > now) {
+            let gate = &self.gates[&name];
+            if gate.probe_at().is_none_or(|due| due > now)
+                || !stays_on && gate.is_given_up(&parts.policy)
+            {
                 continue;
             }
             let _lock = lock(parts, self.options, progress)?;
@@ -221,18 +240,24 @@ impl Run<'_> {
             }
         }
         for at in 0..parts.stores.len() {
-            any |= self.probe_lack(parts, at)?;
+            any |= self.probe_lack(parts, at, stays_on)?;
         }
         Ok(any)
     }
 
     /// Asks a store whether what it was without is there again, when that is due, and lets its jobs go on if so; says
     /// whether any did.
-    fn probe_lack(&mut self, parts: &mut Parts, at: usize) -> Result<bool, Failure> {
+    fn probe_lack(
+        &mut self,
+        parts: &mut Parts,
+        at: usize,
+        stays_on: bool,
+    ) -> Result<bool, Failure> {
         let now = Timestamp::now();
         let store = &mut parts.stores[at];
         let name = store.name();
         let lack = self.lacks.get(&name);
+        let lack = lack.filter(|lack| stays_on || !lack.is_given_up(&parts.policy));
         if lack
             .and_then(Gate::probe_at)
             .is_none_or(|due| due > now || self.gates[&name].closed().is_some())
@@ -291,12 +316,7 @@ impl Run<'_> {
         progress: &mut dyn Progress,
     ) -> Result<(), Failure> {
         let _lock = lock(parts, self.options, progress)?;
-        let now = Timestamp::now();
-        let hints = parts.state.take_hints()?;
-        // As at the beginning.
-        let _ = announce::catch_up(parts, hints.is_some(), now);
-        self.scan(parts, now, progress)?;
-        hints.map_or(Ok(()), Taken::answer)
+        self.look(parts, true, Timestamp::now(), progress)
     }
 
     /// Lets those jobs try again that are held for a store which nothing probes: they wait for the user, for a

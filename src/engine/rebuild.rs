@@ -28,6 +28,8 @@ pub struct Rebuilt {
     pub trouble: Vec<Trouble>,
     /// It was told to stop before everything was done: what was built is gone on with the next time.
     pub stopped: bool,
+    /// What was in use before and was left as it was.
+    pub left: Option<String>,
 }
 
 /// Brings every page to a store that nobody uses yet. What it holds already stays; what is no page any longer goes.

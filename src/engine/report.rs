@@ -53,6 +53,19 @@ pub struct DrainReport {
     pub forgotten: u64,
     /// Dead letters that this drain dropped to keep their bounds.
     pub trimmed: u64,
+    /// What could not be understood in pages that were brought in all the same, by path and line; at most a thousand.
+    pub warnings: Vec<PageWarning>,
+}
+
+/// Something in a page that could not be understood: metadata that is no YAML, say. It costs itself, never the page.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct PageWarning {
+    /// The page.
+    pub path: String,
+    /// Line in the file, from 1.
+    pub line: usize,
+    /// What it is.
+    pub message: String,
 }
 
 /// What a drain did to one store.
@@ -103,8 +116,16 @@ pub fn kind_name(kind: FailureKind) -> &'static str {
 /// What verify found.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct VerifyReport {
-    /// Every store holds exactly the pages, nothing waits and no dead letter rests.
+    /// Every store holds exactly the pages, nothing waits and no dead letter rests; as far as this mode can see.
     pub in_sync: bool,
+    /// `full`: the stores were read. `fast`: their receipts were believed.
+    pub mode: &'static str,
+    /// The stores that were verified.
+    pub stores: Vec<&'static str>,
+    /// The pages and folders that were asked for; all, when there are none.
+    pub paths: Vec<String>,
+    /// What this mode cannot see.
+    pub unseen: Vec<String>,
     /// Pages in the folder.
     pub pages: u64,
     /// Pages that a job still waits for; what they owe is not drift.
@@ -117,6 +138,17 @@ pub struct VerifyReport {
     pub dead: u64,
     /// Pages enqueued to be healed, when that was asked for.
     pub repaired: u64,
+    /// What stores held of ours under names that are no pages' paths, and that was removed, when that was asked for.
+    pub removed: u64,
+    /// Stores that are not those which their receipts speak of (new, or restored from a copy): the next drain looks
+    /// through them once. The fast mode knows nothing of what they hold.
+    pub replaced: Vec<&'static str>,
+    /// Paths asked for that there is nothing of anywhere.
+    #[serde(skip)]
+    pub unknown: Vec<String>,
+    /// Differences of pages that a job waits for: no drift, but a receipt that belies one would keep the job from its work.
+    #[serde(skip)]
+    pub owed: Vec<Drift>,
     /// Why pages wait: one entry per store and reason.
     pub held: Vec<Trouble>,
     /// Stores that could not be read, with the reason: nothing is known of them, so nothing is in sync.
@@ -144,6 +176,21 @@ pub enum DriftKind {
     Stale,
     /// The store holds what is no page.
     Orphan,
+    /// The receipt does not say what the store holds. In the fast mode: no receipt says it, so it is not known.
+    Unproven,
+}
+
+impl DriftKind {
+    /// Returns its name, as in `--json`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Stale => "stale",
+            Self::Orphan => "orphan",
+            Self::Unproven => "unproven",
+        }
+    }
 }
 
 /// Adds a trouble to a list; the same one of several pages is one entry that counts them.

@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
-use super::report::Skipped;
+use super::report::{DriftKind, Skipped};
 use super::verdict::ABSENT;
-use crate::model::{ContentSha, Failure, Job, PagePath, StoreName};
+use crate::model::{ContentSha, Failure, Job, PagePath, StoreName, Within};
 use crate::outbox::DeadLetter;
 use crate::state::{FileSeen, Known, Receipts};
-use crate::stores::Store;
+use crate::stores::{Holding, Store, Witness};
 use crate::wiki::{Entry, FileStat, Reading, Wiki, is_below};
 
 /// More pages gone than this, and more than a fifth of all, looks like an accident.
@@ -21,6 +21,20 @@ const CHUNK: usize = 1_000;
 
 /// Hears of a page that is not in sync, with the stores that owe it.
 pub type Found<'f> = dyn FnMut(Job, &[StoreName]) -> Result<(), Failure> + 'f;
+
+/// Hears of a page that is not in sync, with the content seen and what is wrong with it in which store.
+pub(super) type Heard<'f> =
+    dyn FnMut(PagePath, Option<ContentSha>, &[(StoreName, DriftKind)]) -> Result<(), Failure> + 'f;
+
+/// How a scan looks.
+pub(super) struct Look<'a> {
+    /// The pages it looks at.
+    pub(super) within: &'a Within,
+    /// The stores it judges, and those of them that were found to hold nothing, whatever the receipts say.
+    pub(super) stores: Vec<(StoreName, bool)>,
+    /// It must change nothing: not even finish what a killed process left.
+    pub(super) only: bool,
+}
 
 /// What a scan found, beside the jobs it handed on.
 #[derive(Debug, Clone, Default)]
@@ -71,6 +85,10 @@ struct Side {
     holds: Option<VecDeque<(PagePath, String)>>,
     /// It is the judge and could not be asked.
     unasked: bool,
+    /// It was found to hold nothing.
+    empty: bool,
+    /// It is not enough to know that it owes the page: what is wrong is told to people.
+    exactly: bool,
 }
 
 impl Scan<'_> {
@@ -84,72 +102,116 @@ impl Scan<'_> {
         found: &mut Found<'_>,
         looked: &mut dyn FnMut(u64),
     ) -> Result<Findings, Failure> {
+        let stores = self.stores.iter().map(|store| (store.name(), false));
+        let look = Look {
+            within: &Within::everything(),
+            stores: stores.collect(),
+            only: false,
+        };
+        let mut owing = Vec::new();
+        let heard: &mut Heard<'_> = &mut |path, sha, owes| {
+            owing.clear();
+            owing.extend(owes.iter().map(|(store, _)| *store));
+            found(Job::for_page(path, sha), &owing)
+        };
+        let (mut findings, gone) = self.look(&look, heard, looked)?;
+        findings.accident = self.judge_gone(gone, findings.pages)?;
+        Ok(findings)
+    }
+
+    /// Looks as [`Scan::run`] does, at a part or with other eyes, and judges no accident. Returns also how many pages
+    /// are gone.
+    ///
+    /// # Errors
+    /// As [`Scan::run`].
+    pub(super) fn look(
+        &mut self,
+        look: &Look<'_>,
+        found: &mut Heard<'_>,
+        looked: &mut dyn FnMut(u64),
+    ) -> Result<(Findings, u64), Failure> {
         let mut findings = Findings::default();
-        let sides = self.ask_stores(&mut findings);
-        let fingerprint = combined_fingerprint(self.stores);
+        let sides = self.ask_stores(look, &mut findings);
         let mut letters: BTreeMap<&str, &DeadLetter> = BTreeMap::new();
         for letter in self.dead {
             if let Some(path) = &letter.path
                 && self.wiki.is_page(path.as_str())
+                && look.within.contains(path.as_str())
             {
                 letters.insert(path.as_str(), letter);
             }
         }
         let mut merge = Merge {
             wiki: self.wiki,
+            // Asked for only where a letter is to be compared with it: git reads its index for it.
+            fingerprint: if letters.is_empty() {
+                String::new()
+            } else {
+                combined_fingerprint(self.stores)
+            },
             stores: self.stores,
-            known: Cursor::new(self.receipts),
+            known: Cursor::new(self.receipts, look.within),
             sides,
             letters,
-            fingerprint,
+            exactly: look.only,
             gone: 0,
             found,
             findings,
         };
-        self.wiki.walk(&mut |entry| match entry {
-            Entry::Skipped(skipped) => {
-                merge.findings.skipped.push(skipped);
-                Ok(())
-            }
-            Entry::Blind { folder, failure } => {
-                merge.findings.skipped.push(Skipped {
-                    path: folder.clone(),
-                    reason: failure.reason,
-                });
-                merge.findings.blind.push(folder);
-                Ok(())
-            }
-            Entry::Page { path, stat } => {
-                merge.findings.pages += 1;
-                looked(merge.findings.pages);
-                merge.absent_before(Some(path.as_str()))?;
-                merge.present(path, stat)
-            }
-        })?;
+        self.wiki
+            .walk_within(look.within, &mut |entry| match entry {
+                Entry::Skipped(skipped) => {
+                    merge.findings.skipped.push(skipped);
+                    Ok(())
+                }
+                Entry::Blind { folder, failure } => {
+                    merge.findings.skipped.push(Skipped {
+                        path: folder.clone(),
+                        reason: failure.reason,
+                    });
+                    merge.findings.blind.push(folder);
+                    Ok(())
+                }
+                Entry::Page { path, stat } => {
+                    merge.findings.pages += 1;
+                    looked(merge.findings.pages);
+                    merge.absent_before(Some(path.as_str()))?;
+                    merge.present(path, stat)
+                }
+            })?;
         merge.absent_before(None)?;
-        let Merge {
-            gone, mut findings, ..
-        } = merge;
-        findings.accident = self.judge_gone(gone, findings.pages)?;
-        Ok(findings)
+        let Merge { gone, findings, .. } = merge;
+        Ok((findings, gone))
     }
 
-    fn ask_stores(&mut self, findings: &mut Findings) -> Vec<Side> {
+    fn ask_stores(&mut self, look: &Look<'_>, findings: &mut Findings) -> Vec<Side> {
         let mut sides = Vec::new();
         for (at, store) in self.stores.iter_mut().enumerate() {
-            let (holds, unasked) = match store.witness() {
+            let name = store.name();
+            let Some(&(_, empty)) = look.stores.iter().find(|(judged, _)| *judged == name) else {
+                continue;
+            };
+            let asked = if store.is_witnessed() && look.only {
+                let holdings = store.holdings(look.within);
+                holdings.map(|holdings| Some(witness(holdings)))
+            } else {
+                store.witness()
+            };
+            let (holds, unasked) = match asked {
                 Ok(holds) => (holds.map(VecDeque::from), false),
                 Err(failure) => {
-                    findings.unasked.push((store.name(), failure));
+                    findings.unasked.push((name, failure));
                     (None, true)
                 }
             };
             sides.push(Side {
                 at,
-                name: store.name(),
+                name,
                 fingerprint: store.fingerprint(),
                 holds,
                 unasked,
+                empty,
+                exactly: look.only,
             });
         }
         sides
@@ -178,7 +240,8 @@ impl Scan<'_> {
             Ok(())
         })?;
         let mut moved = 0;
-        let mut known = Cursor::new(self.receipts);
+        let everything = Within::everything();
+        let mut known = Cursor::new(self.receipts, &everything);
         while let Some(path) = known.peek()?.map(str::to_owned) {
             let remembered = known.take(&path)?;
             if let (Some(seen), Ok(path)) = (
@@ -196,20 +259,22 @@ impl Scan<'_> {
 }
 
 /// The merge under way: each sequence stands at its next path.
-struct Merge<'a> {
+struct Merge<'a, 'f> {
     wiki: &'a Wiki,
     stores: &'a mut [Box<dyn Store>],
     known: Cursor<'a>,
     sides: Vec<Side>,
     letters: BTreeMap<&'a str, &'a DeadLetter>,
     fingerprint: String,
+    /// As [`Side::exactly`]: receipts of stores that are not judged do not count.
+    exactly: bool,
     /// Pages that HEAD (or, without one, any store) still holds and that are not on disk.
     gone: u64,
-    found: &'a mut Found<'a>,
+    found: &'a mut Heard<'f>,
     findings: Findings,
 }
 
-impl Merge<'_> {
+impl Merge<'_, '_> {
     /// Takes everything that sorts before a page on disk: it is remembered or held, and not on disk.
     fn absent_before(&mut self, page: Option<&str>) -> Result<(), Failure> {
         while let Some(path) = next_path(&mut self.known, &self.sides, &self.letters, page)? {
@@ -223,10 +288,7 @@ impl Merge<'_> {
             let Ok(path) = PagePath::parse(&path) else {
                 continue;
             };
-            let mut owed: Vec<StoreName> = remembered
-                .iter()
-                .flat_map(|known| known.receipts.iter().map(|(store, _)| *store))
-                .collect();
+            let mut owed = self.remembered_by(remembered.as_ref(), head.is_some());
             let given = !owed.is_empty();
             // Held by HEAD and rightly not on disk: outside a sparse checkout.
             let held = head.is_some() && !is_exempt(self.stores, &path)?;
@@ -235,11 +297,11 @@ impl Merge<'_> {
                 self.gone += 1;
             }
             if held {
-                owed.push(StoreName::Git);
+                owed.push((StoreName::Git, DriftKind::Orphan));
             }
             let owes = match letter {
                 Some(letter) if letter.is_about(ABSENT, &self.fingerprint) => {
-                    owed.retain(|&store| !letter.stands_for(store));
+                    owed.retain(|(store, _)| !letter.stands_for(*store));
                     !owed.is_empty()
                 }
                 // A page that was bad and is gone: a visit supersedes its letter.
@@ -247,10 +309,27 @@ impl Merge<'_> {
                 None => held || given,
             };
             if owes {
-                (self.found)(Job::for_page(path, None), &owed)?;
+                (self.found)(path, None, &owed)?;
             }
         }
         Ok(())
+    }
+
+    /// Which stores hold by their receipts what is not on disk, or may hold it. `in_head`: a witnessed one says so itself.
+    fn remembered_by(&self, known: Option<&Known>, in_head: bool) -> Vec<(StoreName, DriftKind)> {
+        let mut owed = Vec::new();
+        for (store, receipt) in known.iter().flat_map(|known| &known.receipts) {
+            let side = self.sides.iter().find(|side| side.name == *store);
+            let is_witnessed = side.is_some_and(|side| side.holds.is_some());
+            if self.exactly && (side.is_none_or(|side| side.empty) || (in_head && is_witnessed)) {
+                continue;
+            }
+            owed.push(match receipt.sha {
+                Some(_) if !is_witnessed => (*store, DriftKind::Orphan),
+                Some(_) | None => (*store, DriftKind::Unproven),
+            });
+        }
+        owed
     }
 
     fn present(&mut self, path: PagePath, stat: FileStat) -> Result<(), Failure> {
@@ -266,15 +345,14 @@ impl Merge<'_> {
         for side in &mut self.sides {
             let head = side.take(path.as_str());
             let store = self.stores[side.at].as_mut();
-            if side.owes(store, remembered.as_ref(), head.as_deref(), &mut present)? {
-                owed.push(side.name);
-            }
+            let kind = side.owes(store, remembered.as_ref(), head.as_deref(), &mut present)?;
+            owed.extend(kind.map(|kind| (side.name, kind)));
         }
         let mut owes = !owed.is_empty();
         if let Some(letter) = self.letters.remove(path.as_str()) {
             // It rests only as long as nothing has changed; else a visit supersedes it.
             if letter.is_about(&present.version(), &self.fingerprint) {
-                owed.retain(|&store| !letter.stands_for(store));
+                owed.retain(|(store, _)| !letter.stands_for(*store));
                 owes = !owed.is_empty();
             } else {
                 owes = true;
@@ -282,7 +360,7 @@ impl Merge<'_> {
         }
         if owes {
             let sha = present.known_sha();
-            (self.found)(Job::for_page(path, sha), &owed)?;
+            (self.found)(path, sha, &owed)?;
         } else if let Some(seen) = present.seen_again() {
             self.findings.seen_again.push((path, seen));
         }
@@ -303,44 +381,65 @@ impl Side {
         }
     }
 
-    /// Whether the store does not hold the page as it is on disk.
+    /// Says what is wrong when the store does not hold the page as it is on disk, or no receipt says that it does.
     fn owes(
         &self,
         store: &mut dyn Store,
         known: Option<&Known>,
         head: Option<&str>,
         present: &mut Present<'_>,
-    ) -> Result<bool, Failure> {
+    ) -> Result<Option<DriftKind>, Failure> {
         if self.unasked {
-            return Ok(false);
+            return Ok(None);
         }
-        let receipt = known.and_then(|known| {
-            let mut receipts = known.receipts.iter();
-            receipts
-                .find(|(store, _)| *store == self.name)
-                .map(|(_, receipt)| receipt)
-        });
-        let Some(receipt) = receipt else {
-            return Ok(true);
+        if self.empty {
+            return Ok(Some(DriftKind::Missing));
+        }
+        let is_witnessed = self.holds.is_some();
+        // Asked only where it matters: git looks through its index and its rules for it.
+        if self.exactly && is_witnessed && head.is_none() && store.exempt(present.path)?.is_none() {
+            return Ok(Some(DriftKind::Missing));
+        }
+        let Some(receipt) = known.and_then(|known| known.receipt(self.name)) else {
+            // A store that is no judge itself was never given it.
+            return Ok(Some(if is_witnessed {
+                DriftKind::Unproven
+            } else {
+                DriftKind::Missing
+            }));
         };
         let Some(sha) = receipt.sha else {
-            return Ok(true);
+            return Ok(Some(DriftKind::Unproven));
         };
         if receipt.fingerprint != self.fingerprint {
-            return Ok(true);
+            // Git's blobs may be the same however they are made.
+            return Ok(Some(if is_witnessed {
+                DriftKind::Unproven
+            } else {
+                DriftKind::Stale
+            }));
         }
-        if self.holds.is_some() {
+        if is_witnessed {
             let agrees = match (&receipt.mark, head) {
                 (Some(mark), Some(head)) => mark == head,
                 (None, None) => store.exempt(present.path)?.is_some(),
                 (Some(_), None) | (None, Some(_)) => false,
             };
             if !agrees {
-                return Ok(true);
+                // Where somebody else committed it, it may well be what is on disk.
+                return Ok(Some(DriftKind::Unproven));
             }
         }
-        Ok(present.version() != sha.to_string())
+        Ok((present.version() != sha.to_string()).then_some(DriftKind::Stale))
     }
+}
+
+/// Returns what a store holds in the words of a witness.
+fn witness(holdings: Vec<Holding>) -> Witness {
+    let holdings = holdings.into_iter();
+    holdings
+        .filter_map(|Holding { path, digest }| Some((PagePath::parse(&path).ok()?, digest)))
+        .collect()
 }
 
 /// A page on disk, hashed at most once and only on doubt.
@@ -393,35 +492,46 @@ impl Present<'_> {
 }
 
 /// The remembered paths in order, read in chunks.
-struct Cursor<'a> {
+pub(super) struct Cursor<'a> {
     receipts: &'a Receipts,
     chunk: VecDeque<Known>,
-    last: String,
-    done: bool,
+    /// What is still to be read: from, included, to, excluded.
+    ranges: VecDeque<(String, String)>,
 }
 
 impl<'a> Cursor<'a> {
-    fn new(receipts: &'a Receipts) -> Self {
+    pub(super) fn new(receipts: &'a Receipts, within: &Within) -> Self {
         Self {
             receipts,
             chunk: VecDeque::new(),
-            last: String::new(),
-            done: false,
+            ranges: within.ranges().into(),
         }
     }
 
-    fn peek(&mut self) -> Result<Option<&str>, Failure> {
-        if self.chunk.is_empty() && !self.done {
-            self.chunk = self.receipts.known_after(&self.last, CHUNK)?.into();
+    pub(super) fn peek(&mut self) -> Result<Option<&str>, Failure> {
+        while self.chunk.is_empty()
+            && let Some((from, to)) = self.ranges.front_mut()
+        {
+            self.chunk = self.receipts.known_between(from, to, CHUNK)?.into();
             match self.chunk.back() {
-                Some(known) => self.last.clone_from(&known.path),
-                None => self.done = true,
+                // The path that comes right after it.
+                Some(known) => *from = format!("{}\0", known.path),
+                None => {
+                    self.ranges.pop_front();
+                }
             }
         }
         Ok(self.chunk.front().map(|known| known.path.as_str()))
     }
 
-    fn take(&mut self, path: &str) -> Result<Option<Known>, Failure> {
+    /// Returns the next path with what is remembered of it, if it comes before `path`.
+    pub(super) fn next_before(&mut self, path: Option<&str>) -> Result<Option<Known>, Failure> {
+        let next = self.peek()?;
+        let is_before = next.is_some_and(|next| path.is_none_or(|path| next < path));
+        Ok(is_before.then(|| self.chunk.pop_front()).flatten())
+    }
+
+    pub(super) fn take(&mut self, path: &str) -> Result<Option<Known>, Failure> {
         if self.peek()? == Some(path) {
             Ok(self.chunk.pop_front())
         } else {

@@ -1,8 +1,9 @@
 //! What becomes of each job of a group: settled by what the stores said of its page.
 
 use super::batch::{End, Errand, Visit, Work};
-use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Verdict};
+use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, StoreSet, Verdict};
 use crate::outbox::{Claimed, Death, Settle};
+use crate::stores::Outcome;
 use crate::wiki::Reading;
 
 /// How often a page may move on in one drain before it is held.
@@ -40,12 +41,14 @@ impl Visit<'_, '_, '_> {
         Ok(())
     }
 
-    /// The job that goes on for the other stores when a page died for one: those that are away, or that failed too.
+    /// The job that goes on for the other stores when a page died for some: those that are away, or that may yet take it.
     fn onward(&self, errand: &Errand, death: &Death) -> Option<Job> {
-        let refused = death.store?;
         let names = self.parts.stores.iter().map(|store| store.name());
         let mut rest = names.zip(&errand.outcomes);
-        if !rest.any(|(name, outcome)| name != refused && matches!(outcome, Some(Err(_)))) {
+        let owes = |(name, outcome): (StoreName, &Option<Outcome>)| {
+            !death.stores.contains(name) && matches!(outcome, Some(Err(_)))
+        };
+        if death.stores.is_empty() || !rest.any(owes) {
             return None;
         }
         let sha = match &errand.work {
@@ -91,7 +94,22 @@ impl Visit<'_, '_, '_> {
             Work::Put { page, .. } => page.sha.to_string(),
             Work::Remove | Work::Forget => ABSENT.into(),
         };
-        // The worst failure decides: a page that can never be applied, then one that failed, then waiting.
+        let names = self.parts.stores.iter().map(|store| store.name());
+        let refusals = names.zip(&errand.outcomes).filter_map(|(name, outcome)| {
+            let failure = outcome.as_ref()?.as_ref().err()?;
+            let verdict = self
+                .parts
+                .policy
+                .verdict(failure.kind, claim.job.retry, 0.0);
+            (verdict == Verdict::Dead).then(|| (name, failure.clone()))
+        });
+        let refusals: Vec<_> = refusals.collect();
+        if !refusals.is_empty() {
+            // What other stores took is told all the same.
+            self.name(errand);
+            return self.refused(errand, version, &refusals);
+        }
+        // The worst failure decides: a page that failed, then one that waits.
         let names = self.parts.stores.iter().map(|store| store.name());
         let mut worst: Option<(StoreName, &Failure)> = None;
         for (name, outcome) in names.zip(&errand.outcomes) {
@@ -107,17 +125,8 @@ impl Visit<'_, '_, '_> {
                 let round = self.go_round(claim, version, failure.clone());
                 return self.count(claim, round);
             }
-            let mut failed = self.fail(claim, Some(name), version, failure);
-            if let (Settle::Dead(death), Some(letter)) = (&mut failed.settle, &errand.letter)
-                && let Some(before) = letter.death.store
-            {
-                // The new letter takes the place of one that stands for another store.
-                death.reason = format!(
-                    "{before}: {}; {name}: {}",
-                    letter.death.reason, death.reason
-                );
-                death.store = None;
-            }
+            self.name(errand);
+            let failed = self.fail(claim, Some(name), version, failure);
             return self.count(claim, failed);
         }
         if !self.is_still(path, &errand.work) {
@@ -134,18 +143,51 @@ impl Visit<'_, '_, '_> {
         }
         self.run.report.processed += 1;
         self.run.report.forgotten += u64::from(matches!(errand.work, Work::Forget));
-        let changed = errand
-            .outcomes
-            .iter()
-            .flatten()
-            .flatten()
-            .any(|applied| applied.changed);
-        self.run.report.unchanged += u64::from(!changed);
-        if changed && self.run.brought.len() < MOST_NAMED {
-            self.run.brought.push(path.clone());
-        }
+        self.run.report.unchanged += u64::from(!errand.has_changed());
+        self.name(errand);
         self.run.letters.remove(path);
         Settle::Ack
+    }
+
+    /// Ends a job whose page some stores refuse for good, each by its own say. The letter stands for them and for those that
+    /// the page's letter stood for already, whose place it takes.
+    fn refused(
+        &mut self,
+        errand: &Errand,
+        version: String,
+        refusals: &[(StoreName, Failure)],
+    ) -> Settle {
+        let claim = &errand.claim;
+        let before = errand.letter.as_ref().map(|letter| &letter.death);
+        let mut stores = before.map_or(StoreSet::NONE, |death| death.stores);
+        let mut reasons: Vec<String> = Vec::new();
+        reasons.extend(before.map(|death| match death.stores.only() {
+            Some(store) => format!("{store}: {}", death.reason),
+            // It names them.
+            None => death.reason.clone(),
+        }));
+        for (name, failure) in refusals {
+            self.run.note(Some(*name), Some(&claim.job.path), failure);
+            stores = stores.with(*name);
+            reasons.push(format!("{name}: {}", failure.reason));
+        }
+        let reason = match (before, refusals) {
+            (None, [(_, failure)]) => failure.reason.clone(),
+            _ => reasons.join("; "),
+        };
+        let end = End {
+            settle: Settle::Dead(self.death(stores, claim, version, reason)),
+            store: None,
+            why: None,
+        };
+        self.count(claim, end)
+    }
+
+    /// Remembers the page's name for the report, where a store was changed for it.
+    fn name(&mut self, errand: &Errand) {
+        if errand.has_changed() && self.run.brought.len() < MOST_NAMED {
+            self.run.brought.push(errand.claim.job.path.clone());
+        }
     }
 
     /// Counts the end of a job that did not reach every store.
@@ -190,7 +232,10 @@ impl Visit<'_, '_, '_> {
         let failed = claim.job.retry;
         let settle = match self.parts.policy.verdict(failure.kind, failed, dice()) {
             Verdict::Hold => hold(store.unwrap_or(StoreName::Git), version, failure),
-            Verdict::Dead => Settle::Dead(self.death(store, claim, version, failure)),
+            Verdict::Dead => {
+                let stores = store.map_or(StoreSet::NONE, StoreSet::from);
+                Settle::Dead(self.death(stores, claim, version, failure.reason.clone()))
+            }
             Verdict::RetryAfter(wait) => Settle::RetryAt {
                 at: self.now.plus(wait),
                 attempts: failed + 1,
@@ -228,16 +273,10 @@ impl Visit<'_, '_, '_> {
         }
     }
 
-    fn death(
-        &self,
-        store: Option<StoreName>,
-        claim: &Claimed,
-        version: String,
-        failure: &Failure,
-    ) -> Death {
+    fn death(&self, stores: StoreSet, claim: &Claimed, version: String, reason: String) -> Death {
         Death {
-            store,
-            reason: failure.reason.clone(),
+            stores,
+            reason,
             attempts: claim.job.retry + 1,
             version,
             fingerprint: self.run.fingerprint.clone(),

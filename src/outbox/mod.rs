@@ -13,14 +13,14 @@ mod redis;
 mod sqlite;
 mod worker;
 
-pub use self::redis::{Clock, Owner, RedisOutbox, RedisSettings};
+pub use self::redis::{Clock, Owner, RedisOutbox, RedisSettings, examine as examine_redis};
 pub use sqlite::SqliteOutbox;
 pub use worker::Worker;
 
 use std::path::Path;
 use std::time::Duration;
 
-use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
+use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, StoreSet, Timestamp};
 use crate::state::open_outbox_db;
 
 /// The URL of the embedded outbox.
@@ -58,6 +58,10 @@ pub fn open(
 /// come: no job waits for ever. Far above the waits of [`crate::model::RetryPolicy`] (27 s) and any lease
 /// that makes sense, far below the time after which somebody would ask.
 pub const LONGEST_WAIT: Duration = Duration::from_hours(1);
+
+/// Jobs that whoever has many hands to [`Outbox::enqueue`] at a time: some milliseconds in SQLite, so that nobody else who
+/// enqueues waits for more.
+pub const HANDFUL: usize = 200;
 
 /// The most bytes of a reason that are kept.
 const LONGEST_REASON: usize = 4096;
@@ -145,9 +149,9 @@ pub enum Settle {
 /// Why and as what a job died.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Death {
-    /// The store that refused the page, for which the letter stands: the others still get the page. `None` when it stands
-    /// for all: the page came to none (unreadable, outside the wiki, poison), or several refused it.
-    pub store: Option<StoreName>,
+    /// The stores that refused the page, for which the letter stands: the others still get the page. Empty when it stands
+    /// for all: the page came to none (unreadable, outside the wiki, poison).
+    pub stores: StoreSet,
     /// The error and its causes; an outbox keeps at most 4 KiB of it.
     pub reason: String,
     /// Attempts made in all.
@@ -156,6 +160,18 @@ pub struct Death {
     pub version: String,
     /// The fingerprint of all stores together; a new one wakes the letter.
     pub fingerprint: String,
+}
+
+impl Death {
+    /// Returns the stores as an outbox keeps them; `None` when it stands for all.
+    fn stores_text(&self) -> Option<String> {
+        (!self.stores.is_empty()).then(|| self.stores.to_string())
+    }
+
+    /// Reads that again. Where it names a store that this program does not know, the letter stands for all.
+    fn stores_of(text: Option<&str>) -> StoreSet {
+        text.and_then(|text| text.parse().ok()).unwrap_or_default()
+    }
 }
 
 /// A dead letter.
@@ -193,7 +209,7 @@ impl DeadLetter {
     /// Whether it stands for this store, so that while it rests the store is not given the page.
     #[must_use]
     pub fn stands_for(&self, store: StoreName) -> bool {
-        self.death.store.is_none_or(|refused| refused == store)
+        self.death.stores.is_empty() || self.death.stores.contains(store)
     }
 }
 
@@ -288,6 +304,8 @@ pub struct Pending {
     pub attempts: u32,
     /// When it was first enqueued. A line that nobody has read yet does not say: then the time of the question.
     pub since: Timestamp,
+    /// When it may be claimed; `None` when it is held until its store is there again.
+    pub due: Option<Timestamp>,
 }
 
 /// Which dead letters or jobs a person means.

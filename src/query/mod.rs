@@ -1,4 +1,5 @@
-//! The read side: status, search, questions to the graph.
+//! The read side: status, doctor, questions to the graph.
 
+pub mod doctor;
 pub mod graph;
 pub mod status;

@@ -9,9 +9,9 @@ use rusqlite::{Connection, Error, ErrorCode, Transaction, TransactionBehavior};
 use crate::model::{Failure, FailureKind};
 
 /// What a file of ours is.
-struct Kind {
+pub(super) struct Kind {
     /// The file's name.
-    name: &'static str,
+    pub(super) name: &'static str,
     /// The file's `application_id`.
     id: i32,
     /// Each takes the schema one version up; `user_version` counts those applied.
@@ -21,20 +21,23 @@ struct Kind {
 }
 
 /// `wiki.db`: "wsyn" in ASCII.
-const WIKI: Kind = Kind {
+pub(super) const WIKI: Kind = Kind {
     name: "wiki.db",
     id: 0x7773_796e,
-    migrations: &[concat!(
-        include_str!("schema/001_state.sql"),
-        include_str!("schema/001_graph.sql"),
-        include_str!("schema/001_alerts.sql"),
-        include_str!("schema/001_embeddings.sql"),
-    )],
+    migrations: &[
+        concat!(
+            include_str!("schema/001_state.sql"),
+            include_str!("schema/001_graph.sql"),
+            include_str!("schema/001_alerts.sql"),
+            include_str!("schema/001_embeddings.sql"),
+        ),
+        include_str!("schema/002_views.sql"),
+    ],
     without: "the next drain rebuilds it from the files",
 };
 
 /// `outbox.db`: "wsyo". A file of its own, so that whoever enqueues waits for no graph that is being written.
-const OUTBOX: Kind = Kind {
+pub(super) const OUTBOX: Kind = Kind {
     name: "outbox.db",
     id: 0x7773_796f,
     migrations: &[include_str!("schema/001_outbox.sql")],
@@ -44,12 +47,12 @@ const OUTBOX: Kind = Kind {
 impl Kind {
     /// The version that all migrations together make.
     #[allow(clippy::cast_possible_truncation)] // A handful.
-    fn latest(&self) -> u32 {
+    pub(super) fn latest(&self) -> u32 {
         self.migrations.len() as u32
     }
 
     /// Makes the refusal of a file, with the way out.
-    fn refused(&self, path: &Path, why: &str) -> Failure {
+    pub(super) fn refused(&self, path: &Path, why: &str) -> Failure {
         Failure::new(FailureKind::Refused, format!("{} {why}", path.display())).hint(format!(
             "move {}* away: {}",
             path.display(),
@@ -65,7 +68,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(15);
 ///
 /// SQLite's own way sleeps longer each time, up to 100 ms, and so misses the moments between two transactions of a
 /// busy neighbour.
-fn wait_for_turn(looks: i32) -> bool {
+pub(super) fn wait_for_turn(looks: i32) -> bool {
     const SHORT: Duration = Duration::from_millis(1);
     const LONG: Duration = Duration::from_millis(10);
     /// As many short sleeps as make a second; then as many long ones as make the rest of [`BUSY_TIMEOUT`].
@@ -86,16 +89,12 @@ pub fn open_db(path: &Path) -> Result<Connection, Failure> {
     open(path, &WIKI)
 }
 
-/// Opens `outbox.db`, as [`open_db`] does. Closed as the last connection it leaves its log (some MB) to the next, which
-/// brings it into the database: that waits for the disk several times, and an `enqueue` need not. A drain sets it otherwise.
+/// Opens `outbox.db`, as [`open_db`] does.
 ///
 /// # Errors
 /// As [`open_db`].
-pub fn open_outbox_db(path: &Path) -> Result<Connection, Failure> {
-    let db = open(path, &OUTBOX)?;
-    db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
-        .map_err(|e| db_failure("cannot set up the outbox", &e))?;
-    Ok(db)
+pub(super) fn open_as_outbox(path: &Path) -> Result<Connection, Failure> {
+    open(path, &OUTBOX)
 }
 
 fn open(path: &Path, kind: &Kind) -> Result<Connection, Failure> {
@@ -112,22 +111,7 @@ fn open(path: &Path, kind: &Kind) -> Result<Connection, Failure> {
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
         .map_err(failed)?;
     let found = Found::read(&mut db).map_err(failed)?;
-    if found.is_foreign(kind) {
-        return Err(kind.refused(path, "was not made by wiki-sync as what it is here"));
-    }
-    if found.version > kind.latest() {
-        let newer = format!(
-            "was written by a newer wiki-sync (schema {}; this one knows {})",
-            found.version,
-            kind.latest()
-        );
-        let refused = kind.refused(path, &newer);
-        let hint = format!(
-            "upgrade wiki-sync, or {}",
-            refused.hint.as_deref().unwrap_or_default()
-        );
-        return Err(refused.hint(hint));
-    }
+    found.check(path, kind)?;
     db.execute_batch(
         "PRAGMA synchronous = FULL;
          PRAGMA foreign_keys = ON;
@@ -144,7 +128,7 @@ fn open(path: &Path, kind: &Kind) -> Result<Connection, Failure> {
 }
 
 /// What a file says of itself.
-struct Found {
+pub(super) struct Found {
     application: i32,
     version: u32,
     /// Whether there is anything in it.
@@ -153,7 +137,7 @@ struct Found {
 
 impl Found {
     /// Reads it in one snapshot: a neighbour may be making the file at this moment.
-    fn read(db: &mut Connection) -> rusqlite::Result<Self> {
+    pub(super) fn read(db: &mut Connection) -> rusqlite::Result<Self> {
         let tx = db.transaction_with_behavior(TransactionBehavior::Deferred)?;
         let is_empty = !tx.query_row("SELECT EXISTS (SELECT 1 FROM sqlite_schema)", [], |row| {
             row.get::<_, bool>(0)
@@ -163,6 +147,30 @@ impl Found {
             application: tx.pragma_query_value(None, "application_id", |row| row.get(0))?,
             version: tx.pragma_query_value(None, "user_version", |row| row.get(0))?,
         })
+    }
+
+    /// Checks that the file is ours and none of a newer program.
+    ///
+    /// # Errors
+    /// `Refused`, with the way out.
+    pub(super) fn check(&self, path: &Path, kind: &Kind) -> Result<(), Failure> {
+        if self.is_foreign(kind) {
+            return Err(kind.refused(path, "was not made by wiki-sync as what it is here"));
+        }
+        if self.version > kind.latest() {
+            let newer = format!(
+                "was written by a newer wiki-sync (schema {}; this one knows {})",
+                self.version,
+                kind.latest()
+            );
+            let refused = kind.refused(path, &newer);
+            let hint = format!(
+                "upgrade wiki-sync, or {}",
+                refused.hint.as_deref().unwrap_or_default()
+            );
+            return Err(refused.hint(hint));
+        }
+        Ok(())
     }
 
     /// Whether it holds something that no migration of ours made.
@@ -256,7 +264,7 @@ pub fn outbox_failure(doing: &str, error: &Error) -> Failure {
     failure(doing, error, &OUTBOX)
 }
 
-fn failure(doing: &str, error: &Error, of: &Kind) -> Failure {
+pub(super) fn failure(doing: &str, error: &Error, of: &Kind) -> Failure {
     let kind = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => FailureKind::Busy,
         Some(
@@ -293,6 +301,93 @@ mod tests {
     use rusqlite::ffi;
 
     use super::*;
+
+    /// Rows as the first version of the schema held them.
+    const FIRST: &str = "
+        INSERT INTO graph_pages VALUES
+            ('w/a.md', 'w/a.md', 'A', 'sha', 's', '{\"k\":1}', 'd'), ('w/b.md', 'w/b.md', 'B', 'sha', NULL, '{}', 'd');
+        INSERT INTO graph_names VALUES ('w/a.md', 'alias', 'First', 'first', '', 0, 6);
+        INSERT INTO graph_tags VALUES ('w/a.md', 0, 't'), ('w/a.md', 1, 't');
+        INSERT INTO graph_links VALUES
+            ('w/a.md', 0, 'wikilink', 'b', 'h', 'l', 3, 'b', 'page', 'w/b.md', 'exact', 1),
+            ('w/a.md', 1, 'embed', 'New', NULL, NULL, 4, 'new', 'placeholder', NULL, NULL, 0);
+        INSERT INTO receipts VALUES ('w/a.md', 'graph', 'sha', 'f', NULL);";
+
+    /// What each view for others gives of them.
+    const VIEWS: &[(&str, &str)] = &[
+        (
+            "pages_v1",
+            r#"["w/a.md","A","sha","s","{\"k\":1}"] ["w/b.md","B","sha",null,"{}"]"#,
+        ),
+        ("tags_v1", r#"["w/a.md","t"]"#),
+        ("aliases_v1", r#"["w/a.md","First"]"#),
+        (
+            "links_v1",
+            r#"["w/a.md",3,"wikilink","b","h","l","page","w/b.md","exact",1] ["w/a.md",4,"embed","New",null,null,"placeholder",null,null,0]"#,
+        ),
+        (
+            "backlinks_v1",
+            r#"["w/b.md","w/a.md",3,"wikilink","b","h","l"]"#,
+        ),
+        (
+            "broken_links_v1",
+            r#"["w/a.md",4,"embed","New",null,null,"new"]"#,
+        ),
+        ("orphans_v1", r#"["w/a.md","A"]"#),
+    ];
+
+    fn rows(db: &Connection, view: &str) -> String {
+        let mut select = db
+            .prepare(&format!("SELECT * FROM {view} ORDER BY 1, 2"))
+            .expect(view);
+        let columns = select.column_count();
+        let mut found = Vec::new();
+        let mut rows = select.query([]).expect(view);
+        while let Some(row) = rows.next().expect(view) {
+            let cell = |at| match row.get_ref(at).expect(view) {
+                rusqlite::types::ValueRef::Null => serde_json::Value::Null,
+                rusqlite::types::ValueRef::Integer(number) => number.into(),
+                other => other.as_str().expect("text").into(),
+            };
+            let cells: Vec<_> = (0..columns).map(cell).collect();
+            found.push(serde_json::Value::from(cells).to_string());
+        }
+        found.join(" ")
+    }
+
+    #[test]
+    fn a_database_of_any_earlier_version_is_brought_forward_with_its_rows_and_the_views_for_others()
+    {
+        for version in 1..=WIKI.latest() {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join(WIKI.name);
+            let mut db = Connection::open(&path).expect("a file");
+            let first = Kind {
+                migrations: &WIKI.migrations[..1],
+                ..WIKI
+            };
+            migrate(&mut db, &first).expect("made");
+            db.execute_batch(FIRST).expect("filled");
+            let as_of = Kind {
+                migrations: &WIKI.migrations[..version as usize],
+                ..WIKI
+            };
+            migrate(&mut db, &as_of).expect("brought to that version");
+            drop(db);
+            let db = open_db(&path).expect("brought forward");
+            let now: u32 = db
+                .pragma_query_value(None, "user_version", |row| row.get(0))
+                .expect("a number");
+            assert_eq!(now, WIKI.latest());
+            for (view, expected) in VIEWS {
+                assert_eq!(rows(&db, view), *expected, "{view}, from version {version}");
+            }
+            assert_eq!(
+                rows(&db, "receipts"),
+                r#"["w/a.md","graph","sha","f",null]"#
+            );
+        }
+    }
 
     #[test]
     fn what_is_damaged_in_use_is_named_by_its_file_and_a_full_disk_says_so() {

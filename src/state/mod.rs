@@ -7,6 +7,7 @@
 //! | `outbox.db` | SQLite: the embedded outbox and its dead letters |
 //! | `vectors/` | the Qdrant Edge shard |
 //! | `drain.lock` | the checkout's lock, see [`CheckoutLock`] |
+//! | `rebuild.lock` | held by whoever builds the vectors anew |
 //! | `tmp/` | what becomes a page, while `put` or `mv` writes it |
 //! | `working` | the page that is being looked at alone, while it is |
 //! | `hint.*` | a hook could not announce what it had to, see [`StateDir::hints`] |
@@ -17,8 +18,10 @@ mod db;
 mod disk;
 mod hints;
 mod lock;
+mod look;
 mod mark;
 mod marks;
+mod outbox_db;
 mod receipts;
 mod stop;
 
@@ -27,11 +30,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-pub use db::{db_failure, open_db, open_outbox_db, outbox_failure, with_write};
+pub use db::{db_failure, open_db, outbox_failure, with_write};
+pub use disk::{Foreign, Room, foreign_file_system, room};
 pub use hints::Taken;
 pub use lock::CheckoutLock;
 pub(crate) use lock::lock_file;
-pub use receipts::{Entry, FileSeen, Known, Receipt, Receipts};
+pub use look::{Checked, Look, Version, look};
+pub use outbox_db::{OutboxDb, open_outbox_db};
+pub use receipts::{Entry, Epochs, FileSeen, Known, Receipt, Receipts};
 pub use stop::Stop;
 
 use crate::model::{Failure, FailureKind};
@@ -72,32 +78,32 @@ impl StateDir {
         &self.stop
     }
 
-    /// Makes sure that the folder exists and ignores itself.
+    fn down(&self, error: &std::io::Error) -> Failure {
+        let doing = format!("cannot make {}", self.path.display());
+        Failure::from_error(FailureKind::Down, &doing, error)
+    }
+
+    /// Checks that whatever has the folder's name is a folder of ours. It need not be there.
     ///
     /// # Errors
-    /// `Down` when it cannot be made; `Refused` when something that is no folder has its name.
-    pub fn create(&self) -> Result<(), Failure> {
-        let down = |e: std::io::Error| {
-            Failure::from_error(
-                FailureKind::Down,
-                &format!("cannot make {}", self.path.display()),
-                &e,
-            )
+    /// As [`StateDir::create`].
+    pub fn check(&self) -> Result<(), Failure> {
+        let meta = match fs::symlink_metadata(&self.path) {
+            Ok(meta) => meta,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(self.down(&e)),
         };
-        if let Ok(meta) = fs::symlink_metadata(&self.path)
-            && !meta.is_dir()
-        {
+        if !meta.is_dir() {
             return Err(Failure::new(
                 FailureKind::Refused,
                 format!("{} is there and is not a folder", self.path.display()),
             )
             .hint("move it away: wiki-sync keeps its state in a folder of that name"));
         }
-        fs::create_dir_all(&self.path).map_err(down)?;
         // We never make a link in there; one that came with a clone could lead our writes anywhere.
-        for entry in fs::read_dir(&self.path).map_err(down)? {
-            let entry = entry.map_err(down)?;
-            if entry.file_type().map_err(down)?.is_symlink() {
+        for entry in fs::read_dir(&self.path).map_err(|e| self.down(&e))? {
+            let entry = entry.map_err(|e| self.down(&e))?;
+            if entry.file_type().map_err(|e| self.down(&e))?.is_symlink() {
                 return Err(Failure::new(
                     FailureKind::Refused,
                     format!(
@@ -108,9 +114,19 @@ impl StateDir {
                 .hint("remove it, or the whole of .wiki-sync: the next drain rebuilds that"));
             }
         }
+        Ok(())
+    }
+
+    /// Makes sure that the folder exists and ignores itself.
+    ///
+    /// # Errors
+    /// `Down` when it cannot be made; `Refused` when something that is no folder has its name.
+    pub fn create(&self) -> Result<(), Failure> {
+        self.check()?;
+        fs::create_dir_all(&self.path).map_err(|e| self.down(&e))?;
         let ignore = self.path.join(".gitignore");
         if fs::symlink_metadata(&ignore).is_err() {
-            fs::write(&ignore, "*\n").map_err(down)?;
+            fs::write(&ignore, "*\n").map_err(|e| self.down(&e))?;
         }
         Ok(())
     }

@@ -67,6 +67,25 @@ pub enum Entry {
     Gone(PagePath),
 }
 
+const COMPARING: &str = "cannot compare a store with its receipts";
+
+/// Which store receipts speak of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Epochs {
+    id: String,
+    epoch: i64,
+    /// That of a batch which was begun and may not have ended.
+    pending: i64,
+}
+
+impl Epochs {
+    /// Says whether they are of this store as it is now.
+    #[must_use]
+    pub fn are_of(&self, found: &Identity) -> bool {
+        self.id == found.id && (found.epoch == self.epoch || found.epoch == self.pending)
+    }
+}
+
 /// Makes a receipt say that the store may hold anything of the page.
 const VOID: &str = "INSERT INTO receipts (path, store) VALUES (?1, ?2)
      ON CONFLICT (path, store) DO UPDATE SET sha = NULL";
@@ -128,15 +147,25 @@ impl Receipts {
     /// # Errors
     /// As [`db_failure`] sorts them.
     pub fn known_after(&self, after: &str, limit: usize) -> Result<Vec<Known>, Failure> {
+        // Nothing lies between a path and the same with a NUL after it, and nothing after the last character.
+        self.known_between(&format!("{after}\0"), "\u{10ffff}", limit)
+    }
+
+    /// Returns what is remembered of the paths from `from`, included, to `to`, excluded: the first of them in the order
+    /// of their bytes, at most `limit`.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn known_between(&self, from: &str, to: &str, limit: usize) -> Result<Vec<Known>, Failure> {
         let read = || {
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
             let mut known = self
                 .db
                 .prepare_cached(
-                    "SELECT path FROM files WHERE path > ?1
-                     UNION SELECT path FROM receipts WHERE path > ?1 ORDER BY 1 LIMIT ?2",
+                    "SELECT path FROM files WHERE path >= ?1 AND path < ?2
+                     UNION SELECT path FROM receipts WHERE path >= ?1 AND path < ?2 ORDER BY 1 LIMIT ?3",
                 )?
-                .query_map(params![after, limit], |row| {
+                .query_map(params![from, to, limit], |row| {
                     Ok(Known {
                         path: row.get(0)?,
                         file: None,
@@ -150,9 +179,9 @@ impl Receipts {
             let mut at = 0;
             let mut files = self.db.prepare_cached(
                 "SELECT path, size, mtime, ctime, inode, seen_at, sha FROM files
-                 WHERE path > ?1 AND path <= ?2 ORDER BY path",
+                 WHERE path >= ?1 AND path <= ?2 ORDER BY path",
             )?;
-            let mut rows = files.query([after, &last])?;
+            let mut rows = files.query([from, &last])?;
             while let Some(row) = rows.next()? {
                 let path: String = row.get(0)?;
                 while known[at].path < path {
@@ -163,9 +192,9 @@ impl Receipts {
             let mut at = 0;
             let mut receipts = self.db.prepare_cached(
                 "SELECT path, store, sha, fingerprint, mark FROM receipts
-                 WHERE path > ?1 AND path <= ?2 ORDER BY path, store",
+                 WHERE path >= ?1 AND path <= ?2 ORDER BY path, store",
             )?;
-            let mut rows = receipts.query([after, &last])?;
+            let mut rows = receipts.query([from, &last])?;
             while let Some(row) = rows.next()? {
                 let path: String = row.get(0)?;
                 while known[at].path < path {
@@ -199,26 +228,12 @@ impl Receipts {
     /// # Errors
     /// As [`db_failure`] sorts them.
     pub fn recognise(&mut self, store: StoreName, found: &Identity) -> Result<bool, Failure> {
-        let doing = "cannot compare a store with its receipts";
-        let known: Option<(String, i64, i64)> = self
-            .db
-            .prepare_cached("SELECT id, epoch, pending FROM store_epochs WHERE store = ?1")
-            .and_then(|mut known| {
-                known
-                    .query_row([store.as_str()], |row| {
-                        Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-                    })
-                    .optional()
-            })
-            .map_err(|e| db_failure(doing, &e))?;
-        let Some((id, epoch, pending)) = known else {
-            return Ok(false);
-        };
-        if id != found.id || (found.epoch != epoch && found.epoch != pending) {
+        let known = self.epochs(store)?;
+        if !known.as_ref().is_some_and(|known| known.are_of(found)) {
             return Ok(false);
         }
-        if found.epoch != epoch {
-            with_write(&mut self.db, doing, |tx| {
+        if known.is_some_and(|known| known.epoch != found.epoch) {
+            with_write(&mut self.db, COMPARING, |tx| {
                 tx.execute(
                     "UPDATE store_epochs SET epoch = ?2 WHERE store = ?1",
                     params![store.as_str(), found.epoch],
@@ -227,6 +242,41 @@ impl Receipts {
             })?;
         }
         Ok(true)
+    }
+
+    /// Returns which store the receipts speak of; `None` before the first batch, and after [`Receipts::disown`].
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn epochs(&self, store: StoreName) -> Result<Option<Epochs>, Failure> {
+        self.db
+            .prepare_cached("SELECT id, epoch, pending FROM store_epochs WHERE store = ?1")
+            .and_then(|mut known| {
+                known
+                    .query_row([store.as_str()], |row| {
+                        Ok(Epochs {
+                            id: row.get(0)?,
+                            epoch: row.get(1)?,
+                            pending: row.get(2)?,
+                        })
+                    })
+                    .optional()
+            })
+            .map_err(|e| db_failure(COMPARING, &e))
+    }
+
+    /// Makes the receipts speak of no store of that name, so that the next drain begins anew with the one that is there.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn disown(&mut self, store: StoreName) -> Result<(), Failure> {
+        with_write(&mut self.db, "cannot disown a store", |tx| {
+            tx.execute(
+                "DELETE FROM store_epochs WHERE store = ?1",
+                [store.as_str()],
+            )?;
+            Ok(())
+        })
     }
 
     /// Begins anew with a store that was not recognised: voids all of its receipts, notes that it may hold something
@@ -365,6 +415,17 @@ impl Receipts {
             )
             .map(i64::cast_unsigned)
             .map_err(|e| db_failure("cannot count receipts", &e))
+    }
+}
+
+impl Known {
+    /// Returns the receipt of a store.
+    #[must_use]
+    pub fn receipt(&self, store: StoreName) -> Option<&Receipt> {
+        let mut receipts = self.receipts.iter();
+        receipts
+            .find(|(of, _)| *of == store)
+            .map(|(_, receipt)| receipt)
     }
 }
 

@@ -4,7 +4,7 @@ pub mod git;
 pub mod graph;
 pub mod vectors;
 
-use crate::model::{Change, Failure, Page, PagePath, StoreName};
+use crate::model::{Change, Failure, Page, PagePath, StoreName, Within};
 use crate::state::Stop;
 
 pub use crate::model::Identity;
@@ -49,6 +49,9 @@ pub struct Tally {
 /// bytes, the mark of what it holds. Git reads it from HEAD's tree.
 pub type Witness = Vec<(PagePath, String)>;
 
+/// Derives from a page, on any thread, the digest that its store must show for it.
+pub type Deriver = Box<dyn Fn(&Page) -> String + Send + Sync>;
+
 /// A store that must stand equal to the pages. Every method may be repeated; the second call changes
 /// nothing.
 pub trait Store {
@@ -80,12 +83,36 @@ pub trait Store {
     /// whoever calls it has voided the receipts before.
     fn apply(&mut self, changes: &[Change], epoch: i64) -> Result<Vec<Outcome>, Failure>;
 
-    /// Returns what the store holds, read from the real store, sorted by path, one entry per page.
+    /// Returns the store's identity; `None` where there is no store. Creates and changes nothing. With `inside` it is read
+    /// from the store itself, however long that takes, and not from what was noted beside it.
+    ///
+    /// # Errors
+    /// As [`Store::identity`].
+    fn find_identity(&mut self, inside: bool) -> Result<Option<Identity>, Failure>;
+
+    /// Returns what the store holds of these pages, read from the real store, sorted by path, one entry per page.
     /// Creates nothing.
     ///
     /// # Errors
     /// As [`Store::identity`].
-    fn inventory(&mut self) -> Result<Vec<Holding>, Failure>;
+    fn holdings(&mut self, within: &Within) -> Result<Vec<Holding>, Failure>;
+
+    /// Returns all that the store holds, as [`Store::holdings`] does.
+    ///
+    /// # Errors
+    /// As [`Store::identity`].
+    fn inventory(&mut self) -> Result<Vec<Holding>, Failure> {
+        self.holdings(&Within::everything())
+    }
+
+    /// Removes what the store holds under these names, which [`Store::holdings`] told and which are no pages' paths, so that
+    /// no job can name them. Durable on return.
+    ///
+    /// # Errors
+    /// As [`Store::identity`].
+    fn purge(&mut self, _names: &[&str]) -> Result<(), Failure> {
+        Ok(())
+    }
 
     /// Returns the digest that [`Store::inventory`] must show for this page; `None` when the store is
     /// not to hold it (git: an ignored page), which [`Store::exempt`] explains.
@@ -94,13 +121,19 @@ pub trait Store {
     /// When the page cannot be derived, or as [`Store::identity`].
     fn expected(&mut self, page: &Page) -> Result<Option<String>, Failure>;
 
+    /// Returns what answers as [`Store::expected`] does, of a store that need not be asked for it.
+    fn deriver(&self) -> Option<Deriver> {
+        None
+    }
+
     /// Says whether the store and not the receipt is the judge of what it holds; then [`Store::witness`] tells
     /// it, and identity and epoch are not looked at.
     fn is_witnessed(&self) -> bool {
         false
     }
 
-    /// Returns what the store holds at little cost. `None` where receipts are trusted.
+    /// Returns what the store holds at little cost, after finishing what a killed process left. `None` where receipts
+    /// are trusted.
     ///
     /// # Errors
     /// As [`Store::identity`].

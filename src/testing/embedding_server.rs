@@ -213,7 +213,7 @@ impl EmbeddingServer {
     /// Returns the vector, of length 1, that it gives a text with all that was put before it.
     #[must_use]
     pub fn vector(text: &str) -> Vec<f32> {
-        let numbers = numbers(text);
+        let numbers = numbers(text, DIMENSION);
         let length = numbers.iter().map(|n| n * n).sum::<f64>().sqrt();
         #[expect(
             clippy::cast_possible_truncation,
@@ -240,10 +240,11 @@ impl Shared {
 }
 
 /// The vector of a text, of some length.
-fn numbers(text: &str) -> Vec<f64> {
+fn numbers(text: &str, dimension: usize) -> Vec<f64> {
     let hash = Sha256::digest(text.as_bytes());
     hash.iter()
-        .take(DIMENSION)
+        .cycle()
+        .take(dimension)
         .map(|&byte| f64::from(byte) - 127.5)
         .collect()
 }
@@ -391,13 +392,16 @@ fn answer(shared: &Shared, asked: Asked, stream: &mut TcpStream) -> bool {
         })
     };
     let authorization = asked.authorization.clone();
-    let (texts, is_base64) = (
-        asked.texts.clone(),
-        asked.body["encoding_format"] == "base64",
-    );
+    let is_base64 = asked.body["encoding_format"] == "base64";
+    // As models do that can be asked for fewer numbers, and more than theirs.
+    let wanted = asked.body["dimensions"].as_u64();
+    let dimension = wanted.and_then(|n| n.try_into().ok()).unwrap_or(DIMENSION);
+    let texts = asked.texts.iter();
+    let vectors = texts.map(|text| numbers(text, dimension)).enumerate();
+    let vectors = vectors.collect();
     state.asked.push(asked);
     drop(state);
-    let is_open = reply_with(stream, fault, &texts, is_base64, authorization.as_deref());
+    let is_open = reply_with(stream, fault, vectors, is_base64, authorization.as_deref());
     shared.lock().in_flight -= 1;
     is_open
 }
@@ -405,12 +409,10 @@ fn answer(shared: &Shared, asked: Asked, stream: &mut TcpStream) -> bool {
 fn reply_with(
     stream: &mut TcpStream,
     fault: Option<Fault>,
-    texts: &[String],
+    mut vectors: Vec<(usize, Vec<f64>)>,
     is_base64: bool,
     authorization: Option<&str>,
 ) -> bool {
-    let mut vectors: Vec<(usize, Vec<f64>)> =
-        texts.iter().map(|text| numbers(text)).enumerate().collect();
     match fault {
         None => {}
         // As some proxies do, it gives back what it was sent.

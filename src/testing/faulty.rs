@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::model::{Change, Failure, FailureKind, Identity, Page, PagePath, StoreName};
-use crate::stores::{Holding, Outcome, Store, Tally, Witness};
+use crate::model::{Change, Failure, FailureKind, Identity, Page, PagePath, StoreName, Within};
+use crate::stores::{Deriver, Holding, Outcome, Store, Tally, Witness};
 
 /// What a [`Faulty`] store is to do; shared with the test, which may change it at any time.
 #[derive(Debug, Clone, Default)]
@@ -150,13 +150,27 @@ impl Store for Faulty {
             .collect())
     }
 
-    fn inventory(&mut self) -> Result<Vec<Holding>, Failure> {
+    fn find_identity(&mut self, inside: bool) -> Result<Option<Identity>, Failure> {
         self.answers()?;
-        self.inner.inventory()
+        self.inner.find_identity(inside)
+    }
+
+    fn holdings(&mut self, within: &Within) -> Result<Vec<Holding>, Failure> {
+        self.answers()?;
+        self.inner.holdings(within)
+    }
+
+    fn purge(&mut self, names: &[&str]) -> Result<(), Failure> {
+        self.answers()?;
+        self.inner.purge(names)
     }
 
     fn expected(&mut self, page: &Page) -> Result<Option<String>, Failure> {
         self.inner.expected(page)
+    }
+
+    fn deriver(&self) -> Option<Deriver> {
+        self.inner.deriver()
     }
 
     fn is_witnessed(&self) -> bool {

@@ -12,7 +12,10 @@ const STOP_AT: &str = "WIKI_SYNC_TEST_STOP_AT";
 /// The variable that names the point at which whoever passes it stays for good, while other threads go on.
 const STAY_AT: &str = "WIKI_SYNC_TEST_STAY_AT";
 
-/// Arms the points that [`STOP_AT`] and [`STAY_AT`] name.
+/// The variable that names the point at which the answer is the planned one, whatever the machine says.
+const PLANNED_AT: &str = "WIKI_SYNC_TEST_PLANNED_AT";
+
+/// Arms the points that [`STOP_AT`], [`STAY_AT`] and [`PLANNED_AT`] name.
 ///
 /// # Panics
 /// Never: a callback is always a good action.
@@ -23,6 +26,10 @@ pub fn arm_stop_from_env() {
             let _ = rustix::process::kill_process(me, rustix::process::Signal::STOP);
         });
         assert!(armed.is_ok(), "a callback is always a good action");
+    }
+    if let Ok(point) = std::env::var(PLANNED_AT) {
+        let armed = fail::cfg(point, "return");
+        assert!(armed.is_ok(), "a return is always a good action");
     }
     if let Ok(point) = std::env::var(STAY_AT) {
         let armed = fail::cfg_callback(point, || {

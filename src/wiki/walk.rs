@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::{FileStat, Wiki};
-use crate::model::{Failure, FailureKind, PagePath};
+use crate::model::{Failure, FailureKind, PagePath, Within};
 
 /// What a walk meets, in the order of the paths' bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,6 +122,34 @@ impl Wiki {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(e) => Err(unreadable(&top, &e)),
         }
+    }
+
+    /// Walks as [`Wiki::walk`] does, and visits only what is meant. Folders in which nothing is are not looked into; one on
+    /// the way that cannot be, and what stands in its place, is told.
+    ///
+    /// # Errors
+    /// As [`Wiki::walk`].
+    pub fn walk_within(
+        &self,
+        within: &Within,
+        visit: &mut dyn FnMut(Entry) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        if within.is_everything() {
+            return self.walk(visit);
+        }
+        self.walk_at(
+            &self.settings.pages,
+            &mut |folder| within.reaches(folder),
+            &mut |entry| {
+                let is_meant = match &entry {
+                    Entry::Page { path, .. } => within.contains(path.as_str()),
+                    Entry::Skipped(Skipped { path, .. }) | Entry::Blind { folder: path, .. } => {
+                        within.reaches(path)
+                    }
+                };
+                if is_meant { visit(entry) } else { Ok(()) }
+            },
+        )
     }
 
     /// Says whether a folder belongs to the wiki and is there, with neither a link nor another repository on the way.

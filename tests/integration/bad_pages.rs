@@ -42,7 +42,14 @@ fn what_is_no_good_page_is_told_and_stops_nobody() {
 
     for command in ["status", "verify"] {
         let told = wiki.ws(&[command, "--json"]).json();
-        for path in ["out.md", "dangling.md", "folder.md"] {
+        for path in [
+            "out.md",
+            "dangling.md",
+            "folder.md",
+            "latin1.md",
+            "nul.md",
+            "huge.md",
+        ] {
             let path = format!("wiki-output/{path}");
             assert!(
                 told["skipped"]
@@ -224,4 +231,38 @@ fn a_page_that_kills_its_worker_again_and_again_is_poison_and_the_rest_goes_on()
         dead.to_string().contains("killed its worker 3 times"),
         "{dead}"
     );
+}
+
+#[test]
+fn metadata_that_is_not_understood_is_told_with_file_and_line_and_costs_no_page() {
+    let wiki = Wiki::with(&[
+        ("wiki-output/good.md", "# Good\n"),
+        ("wiki-output/rule.md", "---\n\nonly a rule\n"),
+        (
+            "wiki-output/open.md",
+            "---\ntitle: T\nkey: [1, 2\n---\nbody\n",
+        ),
+        ("wiki-output/tab.md", "---\n\tkey: `C:\\agent`\n---\nbody\n"),
+    ]);
+    let drained = wiki.drain();
+    assert_eq!(drained["processed"], 4);
+    let warnings = drained["warnings"].as_array().unwrap();
+    let places: Vec<_> = warnings
+        .iter()
+        .map(|one| (one["path"].as_str().unwrap(), one["line"].as_u64().unwrap()))
+        .collect();
+    assert!(places.contains(&("wiki-output/open.md", 3)), "{drained}");
+    assert!(places.is_sorted(), "{drained}");
+    assert!(
+        places
+            .iter()
+            .all(|(path, _)| *path != "wiki-output/good.md"),
+        "{drained}"
+    );
+    wiki.assert_in_sync();
+    // Told when it is brought in, and to people too.
+    assert_eq!(wiki.drain()["warnings"], serde_json::json!([]));
+    wiki.write("wiki-output/open.md", "---\nkey: [1, 2\n---\nother\n");
+    let told = wiki.ws(&["drain"]).code(0).out;
+    assert!(told.contains("wiki-output/open.md:2: "), "{told}");
 }

@@ -7,9 +7,9 @@ use wiki_sync::engine::alert::Alerts;
 use wiki_sync::engine::bounds::DeadBounds;
 use wiki_sync::engine::drain::{DrainOptions, drain};
 use wiki_sync::engine::report::{DrainReport, VerifyReport};
-use wiki_sync::engine::verify::verify;
+use wiki_sync::engine::verify::{VerifyOptions, verify};
 use wiki_sync::engine::{Parts, Progress, Silent};
-use wiki_sync::model::{FailureKind, RetryPolicy, StoreName, Timestamp};
+use wiki_sync::model::{FailureKind, RetryPolicy, StoreName, StoreSet, Timestamp};
 use wiki_sync::outbox::SqliteOutbox;
 use wiki_sync::state::{Receipts, StateDir, open_db, open_outbox_db};
 use wiki_sync::stores::Store;
@@ -27,6 +27,7 @@ pub(crate) struct Lab {
     /// Of the vectors.
     pub(crate) plan: Plan,
     pub(crate) graph: Plan,
+    pub(crate) git: Plan,
 }
 
 pub(crate) fn lab(pages: &[(&str, &str)]) -> Lab {
@@ -34,16 +35,17 @@ pub(crate) fn lab(pages: &[(&str, &str)]) -> Lab {
     // The identity that the fixture keeps in its home is not seen by this process.
     wiki.git(&["config", "user.name", "Tester"]);
     wiki.git(&["config", "user.email", "tester@example.invalid"]);
-    let [graph, plan] = [Plan::default(), Plan::default()];
+    let [graph, plan, git] = [(); 3].map(|()| Plan::default());
     Lab {
-        parts: parts(&wiki.root(), &graph, &plan),
+        parts: parts(&wiki.root(), [&graph, &plan, &git]),
         wiki,
         plan,
         graph,
+        git,
     }
 }
 
-fn parts(root: &Path, graph: &Plan, plan: &Plan) -> Parts {
+fn parts(root: &Path, [graph_plan, plan, git_plan]: [&Plan; 3]) -> Parts {
     let state = StateDir::of(root);
     state.create().unwrap();
     let db = open_db(&state.database()).unwrap();
@@ -53,10 +55,10 @@ fn parts(root: &Path, graph: &Plan, plan: &Plan) -> Parts {
     let stores: Vec<Box<dyn Store>> = vec![
         Box::new(Faulty::around(
             Box::new(GraphStore::open(db, "wiki-output")),
-            graph.clone(),
+            graph_plan.clone(),
         )),
         Box::new(Faulty::around(Box::new(vectors), plan.clone())),
-        Box::new(git),
+        Box::new(Faulty::around(Box::new(git), git_plan.clone())),
     ];
     let short = |list: &[u64]| list.iter().copied().map(Duration::from_millis).collect();
     Parts {
@@ -86,8 +88,22 @@ impl Lab {
         drain(&mut self.parts, &DrainOptions::default(), &mut Silent).unwrap()
     }
 
+    /// Lets a drain wait for a store until it is back, however late the thread that brings it back gets its turn.
+    fn waits_for_stores(&mut self) {
+        self.parts.policy.probes = vec![Duration::from_millis(20); 3_000];
+    }
+
     pub(crate) fn verify(&mut self) -> VerifyReport {
-        verify(&mut self.parts, &mut Silent).unwrap()
+        verify(&mut self.parts, &VerifyOptions::default(), &mut Silent).unwrap()
+    }
+
+    /// What a store is to do.
+    fn plan_of(&self, store: StoreName) -> &Plan {
+        match store {
+            StoreName::Graph => &self.graph,
+            StoreName::Vectors => &self.plan,
+            StoreName::Git => &self.git,
+        }
     }
 
     fn holds(&mut self, path: &str, store: StoreName) -> bool {
@@ -154,6 +170,7 @@ fn a_store_that_is_away_stops_no_other_and_costs_no_attempt() {
 #[test]
 fn a_store_that_comes_back_while_it_is_probed_is_served_in_the_same_drain() {
     let mut lab = lab(THREE);
+    lab.waits_for_stores();
     lab.plan.lose_answers();
     let plan = lab.plan.clone();
     let back = std::thread::spawn(move || {
@@ -212,8 +229,8 @@ fn the_fourth_failure_makes_a_dead_letter_that_rests_until_the_page_changes() {
     );
     let letters = lab.parts.outbox.dead().unwrap();
     assert_eq!(
-        (letters[0].death.attempts, letters[0].death.store),
-        (4, Some(StoreName::Vectors))
+        (letters[0].death.attempts, letters[0].death.stores),
+        (4, StoreName::Vectors.into())
     );
     let applies = lab.plan.applies();
     let report = lab.drain();
@@ -300,6 +317,7 @@ fn a_wiki_that_vanishes_in_the_middle_of_a_drain_is_not_taken_for_deleted() {
 fn a_store_replaced_by_an_empty_one_while_it_was_away_is_filled_again() {
     let mut lab = lab(THREE);
     lab.drain();
+    lab.waits_for_stores();
     lab.plan.away(FailureKind::Down);
     lab.wiki.write("wiki-output/a.md", "# A two\n");
     for store in &mut lab.parts.stores {
@@ -372,6 +390,7 @@ fn a_page_that_one_store_rejects_reaches_the_others_when_they_are_back() {
             .fail_page("wiki-output/b.md", FailureKind::Rejected, u32::MAX);
         lab.plan.away(FailureKind::Down);
         if back_in_the_same_drain {
+            lab.waits_for_stores();
             let plan = lab.plan.clone();
             let back = std::thread::spawn(move || {
                 while plan.asked() < 3 {
@@ -414,7 +433,7 @@ fn a_page_that_one_store_rejects_reaches_the_others_when_they_are_back() {
         assert!(!lab.holds("wiki-output/b.md", StoreName::Graph));
         assert_eq!(lab.wiki.head_pages().len(), 3);
         let letters = lab.parts.outbox.dead().unwrap();
-        assert_eq!(letters[0].death.store, Some(StoreName::Graph));
+        assert_eq!(letters[0].death.stores, StoreName::Graph.into());
 
         lab.graph
             .fail_page("wiki-output/b.md", FailureKind::Rejected, 0);
@@ -451,13 +470,14 @@ fn a_page_that_two_stores_reject_has_one_letter_that_rests() {
     }
     let report = lab.drain();
     assert_eq!(
-        (report.dead, report.held, report.waiting),
-        (1, 0, 0),
+        (report.dlq, report.dead, report.held, report.waiting),
+        (1, 1, 0, 0),
         "{report:?}"
     );
     let letters = lab.parts.outbox.dead().unwrap();
     let death = &letters[0].death;
-    assert_eq!((letters.len(), death.store), (1, None));
+    let both = StoreSet::from(StoreName::Graph).with(StoreName::Vectors);
+    assert_eq!((letters.len(), death.stores), (1, both));
     assert!(
         death.reason.contains("graph: ") && death.reason.contains("vectors: "),
         "{}",
@@ -467,6 +487,75 @@ fn a_page_that_two_stores_reject_has_one_letter_that_rests() {
     let report = lab.drain();
     assert_eq!((report.dlq, report.dead), (0, 1), "{report:?}");
     assert_eq!((lab.graph.applies(), lab.plan.applies()), asked);
+}
+
+/// Each store has its own say, whichever two of the three refuse the page and whether at once or by the fourth attempt.
+#[test]
+fn a_page_that_two_stores_reject_reaches_the_third_when_it_is_back() {
+    for (away, kinds) in [
+        (StoreName::Git, [FailureKind::Rejected; 2]),
+        (
+            StoreName::Vectors,
+            [FailureKind::Rejected, FailureKind::Transient],
+        ),
+        (StoreName::Graph, [FailureKind::Transient; 2]),
+    ] {
+        let mut lab = lab(THREE);
+        let refusing: Vec<_> = StoreName::ALL.into_iter().filter(|&s| s != away).collect();
+        for (&store, kind) in refusing.iter().zip(kinds) {
+            lab.plan_of(store)
+                .fail_page("wiki-output/b.md", kind, u32::MAX);
+        }
+        lab.plan_of(away).away(FailureKind::Down);
+        // Again and again: one letter, no attempt of those that wait, and nobody who refused is asked again.
+        let mut asked = None;
+        for round in 0..3 {
+            let report = lab.drain();
+            assert_eq!(
+                (report.dead, report.held),
+                (1, 3),
+                "{away} {round} {report:?}"
+            );
+            assert_eq!(lab.attempts(), 0, "{away} {round}");
+            let letters = lab.parts.outbox.dead().unwrap();
+            let stores: StoreSet = refusing.iter().copied().collect();
+            assert_eq!(letters[0].death.stores, stores, "{away} {round}");
+            let applies: Vec<_> = refusing.iter().map(|&s| lab.plan_of(s).applies()).collect();
+            assert!(asked.is_none_or(|asked| asked == applies), "{away} {round}");
+            asked = Some(applies);
+        }
+        lab.plan_of(away).back();
+        let report = lab.drain();
+        assert_eq!((report.dead, report.held), (1, 0), "{away} {report:?}");
+        assert!(lab.holds("wiki-output/b.md", away), "{away}");
+        for &store in &refusing {
+            assert!(!lab.holds("wiki-output/b.md", store), "{away}: {store}");
+        }
+        let verify = lab.verify();
+        assert_eq!((verify.drift.len(), verify.dead), (0, 1), "{verify:?}");
+        // The third has its own say too; then all have had theirs, and the letter rests.
+        let version = lab.parts.outbox.dead().unwrap().remove(0).death.version;
+        lab.wiki.write("wiki-output/b.md", "# B two\n");
+        lab.plan_of(away)
+            .fail_page("wiki-output/b.md", FailureKind::Rejected, u32::MAX);
+        let report = lab.drain();
+        assert_eq!((report.dead, report.held), (1, 0), "{away} {report:?}");
+        let death = lab.parts.outbox.dead().unwrap().remove(0).death;
+        assert_eq!(death.stores, StoreName::ALL.into_iter().collect());
+        assert_ne!(death.version, version);
+        for name in StoreName::ALL {
+            assert!(death.reason.contains(&format!("{name}: ")), "{death:?}");
+        }
+        let report = lab.drain();
+        assert_eq!((report.dlq, report.enqueued), (0, 0), "{away} {report:?}");
+        for store in StoreName::ALL {
+            lab.plan_of(store)
+                .fail_page("wiki-output/b.md", FailureKind::Rejected, 0);
+        }
+        lab.wiki.write("wiki-output/b.md", "# B three\n");
+        lab.drain();
+        assert!(lab.verify().in_sync, "{away}");
+    }
 }
 
 #[test]

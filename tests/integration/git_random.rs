@@ -4,21 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use crate::dice::Dice;
 use crate::wiki::Wiki;
-
-/// A small generator: the same seed gives the same story.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: usize) -> usize {
-        // Knuth's MMIX constants.
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % limit
-    }
-}
 
 const FILES: [&str; 8] = [
     "wiki-output/a.md",
@@ -124,7 +111,7 @@ fn play(seed: u64, rounds: usize) -> usize {
     wiki.write("other.txt", "other\n");
     wiki.git(&["add", "other.txt", "wiki-output/a.md"]);
     wiki.git(&["commit", "-qm", "user"]);
-    let mut dice = Dice(seed);
+    let mut dice = Dice::of(seed);
     let mut log: Vec<String> = Vec::new();
     let mut made = 0;
     for round in 0..rounds {

@@ -7,8 +7,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use wiki_sync::testing::RedisServer;
 
 use crate::hooks_install::UNHURRIED;
+use crate::redis::on_redis;
 use crate::wiki::Wiki;
 
 /// A wiki in sync whose hooks are installed. They may take the time that a busy machine needs.
@@ -513,6 +515,31 @@ fn an_outbox_that_does_not_answer_keeps_no_commit_waiting() {
     let (waiting, hints) = waiting(&wiki);
     assert!(waiting == 0 && hints > 0, "{waiting} {hints}");
     assert_announced(&wiki, "a silent outbox");
+}
+
+#[test]
+fn a_redis_that_is_full_costs_a_hint_and_no_commit_and_nothing_is_lost() {
+    let server = RedisServer::start();
+    let mut wiki = on_redis(&server, Wiki::small());
+    wiki.env.insert(UNHURRIED.0.into(), UNHURRIED.1.into());
+    wiki.drain();
+    wiki.ws(&["hooks", "install"]).code(0);
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    commit(&wiki, "wiki-output/a.md", "# Alpha, while it is full\n");
+    assert_eq!(waiting(&wiki), (0, 1));
+    // Nobody can be told of it yet, so the hint stays.
+    wiki.ws(&["drain", "--no-scan", "--no-wait"]);
+    assert_eq!(waiting(&wiki), (0, 1));
+    // A page that nobody committed is on the disk, where the scan finds it; whoever announces it is told to try later.
+    wiki.write("wiki-output/b.md", "# Beta, while it is full\n");
+    let ran = wiki.ws(&["enqueue", "wiki-output/b.md"]).code(75);
+    assert!(ran.err.contains("hint: the server is full"), "{}", ran.err);
+    wiki.ws(&["drain", "--no-wait"]).code(75);
+    assert_eq!(waiting(&wiki), (0, 1));
+    server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+    wiki.write("wiki-output/b.md", "# Beta\n\nBack to [Alpha](a.md).\n");
+    assert_announced(&wiki, "what was committed while Redis was full");
+    wiki.assert_in_sync();
 }
 
 #[test]

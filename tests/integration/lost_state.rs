@@ -154,15 +154,32 @@ fn an_older_copy_of_the_vectors_is_noticed() {
     wiki.assert_in_sync();
 }
 
+fn damage_vectors(wiki: &Wiki) {
+    for segment in fs::read_dir(wiki.root().join(".wiki-sync/vectors/segments")).unwrap() {
+        let state = segment.unwrap().path().join("segment.json");
+        fs::write(&state, "broken").unwrap();
+    }
+}
+
+#[test]
+fn damaged_vectors_are_refused_and_rebuilt_by_the_command_that_the_refusal_names() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    damage_vectors(&wiki);
+    wiki.write("wiki-output/new.md", "# New\n\n[[a]]\n");
+    let ran = wiki.ws(&["drain"]).code(4);
+    assert!(ran.out.contains("wiki-sync rebuild vectors"), "{}", ran.out);
+    assert_eq!(wiki.json(0, &["rebuild", "vectors"])["pages"], 4);
+    wiki.drain();
+    wiki.assert_in_sync();
+}
+
 #[test]
 fn vectors_that_cannot_be_read_after_the_database_was_lost_stop_no_other_store() {
     let wiki = Wiki::small();
     wiki.drain();
     lose(&wiki, "wiki.db");
-    for segment in fs::read_dir(wiki.root().join(".wiki-sync/vectors/segments")).unwrap() {
-        let state = segment.unwrap().path().join("segment.json");
-        fs::write(&state, "broken").unwrap();
-    }
+    damage_vectors(&wiki);
     wiki.write("wiki-output/new.md", "# New\n\n[[a]]\n");
     let told = wiki.json(4, &["drain"]);
     assert_eq!(

@@ -4,8 +4,11 @@
 mod alerts;
 mod bad_pages;
 mod corpus;
+#[cfg(all(feature = "edge", feature = "server"))]
 mod damage;
 mod databases;
+mod dice;
+mod doctor;
 mod embedding;
 mod faults;
 mod git_beside;
@@ -22,17 +25,28 @@ mod lost_state;
 mod meaning;
 mod moves;
 mod mv;
+mod order;
 mod outage;
 mod producers;
 mod python;
 #[cfg(all(feature = "edge", feature = "server"))]
 mod qdrant;
+#[cfg(all(feature = "edge", feature = "server"))]
+mod random;
+#[cfg(all(feature = "edge", feature = "server"))]
+mod rebuild;
 mod redis;
 mod redis_faults;
 mod redis_workers;
+mod schema;
 mod scope;
 mod signals;
+mod status;
 mod storm;
 mod together;
+#[cfg(all(feature = "edge", feature = "server"))]
+mod vectors_load;
+#[cfg(all(feature = "edge", feature = "server"))]
+mod verify;
 mod watch;
 mod wiki;

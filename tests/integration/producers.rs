@@ -1,5 +1,6 @@
-//! Producers that are no programs of ours feed a drain that runs: `redis-cli`, and Python's client as the ancestor's did.
+//! Producers that are no programs of ours feed a drain or a watch that runs: `redis-cli`, and Python's client as the ancestor's did.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use wiki_sync::testing::RedisServer;
 
 use crate::python::python;
 use crate::redis::{Ended, LIST, assert_adds_up, on_redis, push, until};
+use crate::watch::Watch;
 use crate::wiki::Wiki;
 
 const DEAD: &str = "deep-wiki:outbox:dlq";
@@ -44,6 +46,89 @@ fn first() -> Wiki {
     Wiki::with(&[("wiki-output/first.md", "# First\n")])
 }
 
+/// Writes forty pages, whose names Python writes as \\u escapes, half of them in two; returns their paths.
+fn forty(wiki: &Wiki) -> Vec<String> {
+    let page = |n| {
+        let path = format!("wiki-output/쪽 𝄞 {n}.md");
+        wiki.write(&path, format!("# 쪽 {n}\n"));
+        path
+    };
+    (0..40).map(page).collect()
+}
+
+/// Lets Python's client announce the pages, and write four lines more, three of them junk.
+fn produce(python: &Path, server: &RedisServer, paths: &[String]) {
+    let mut producer = Command::new(python)
+        .args(["-X", "utf8", "-c", PRODUCER, &server.url()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|e| panic!("{}: {e}", python.display()));
+    let lines = paths.join("\n") + "\n";
+    std::io::Write::write_all(&mut producer.stdin.take().unwrap(), lines.as_bytes()).unwrap();
+    let said = producer.wait_with_output().unwrap();
+    assert!(
+        said.status.success(),
+        "{}",
+        String::from_utf8_lossy(&said.stderr)
+    );
+}
+
+/// How many hits a word has among the pages of which a producer said that they describe `demo`.
+fn of_demo(wiki: &Wiki, word: &str) -> usize {
+    let hits = wiki.json(0, &["search", word, "--repo", "demo", "--limit", "100"]);
+    hits.as_array().unwrap().len()
+}
+
+#[test]
+fn pythons_client_feeds_a_watch_and_its_junk_stops_nobody() {
+    let Some(python) = python("Python's redis client feeds a watch") else {
+        return;
+    };
+    let server = RedisServer::start();
+    let wiki = on_redis(&server, first());
+    let paths = forty(&wiki);
+    let watch = Watch::start(&wiki);
+    // The pages are in already and nobody touches them: what their lines say of them came by the lines alone.
+    assert_eq!(of_demo(&wiki, "쪽"), 0);
+    produce(&python, &server, &paths);
+    until(SOON, "all labels", || of_demo(&wiki, "쪽") == 40);
+    until(SOON, "the junk", || {
+        wiki.json(0, &["status"])["outbox"]["dead"] == 3
+    });
+    assert_eq!(server.cli(&["LLEN", LIST]), "0");
+    wiki.ws(&["dlq", "drop", "--all"]).code(0);
+    watch.in_sync();
+}
+
+#[test]
+fn a_line_pushed_under_a_watch_is_taken_at_one_of_its_next_looks() {
+    let server = RedisServer::start();
+    let wiki = on_redis(&server, first());
+    let watch = Watch::start(&wiki);
+    for round in 0..5 {
+        // Nothing on the disk changes: no event tells of it, and no scan is due.
+        server.cli(&["CONFIG", "RESETSTAT"]);
+        let after = watch.lines().len();
+        let line = json!({"output_path": "wiki-output/first.md", "repo": format!("demo{round}")});
+        server.cli(&["RPUSH", LIST, &line.to_string()]);
+        watch.wait_after(after, "the line", |line| {
+            line["event"] == "synced" && line["processed"] == 1
+        });
+        // It looks twice a second, and asks for this length twice each time; a few more while it works.
+        let stats = server.cli(&["INFO", "commandstats"]);
+        let asked = stats.lines().find_map(|line| {
+            let calls = line.strip_prefix("cmdstat_llen:calls=")?;
+            calls.split_once(',')?.0.parse::<u32>().ok()
+        });
+        assert!(asked.is_some_and(|asked| asked < 20), "{round}: {asked:?}");
+    }
+    let hits = wiki.json(0, &["search", "first", "--repo", "demo4"]);
+    assert_eq!(hits.as_array().map(Vec::len), Some(1), "{hits}");
+    watch.in_sync();
+}
+
 #[test]
 fn pythons_client_feeds_a_running_drain_and_its_junk_stops_nobody() {
     let Some(python) = python("Python's redis client feeds a drain") else {
@@ -52,28 +137,8 @@ fn pythons_client_feeds_a_running_drain_and_its_junk_stops_nobody() {
     let server = RedisServer::start();
     let wiki = on_redis(&server, first());
     let mut drain = running(&wiki);
-    let mut paths = String::new();
-    for n in 0..40 {
-        // Python writes them as \u escapes, half of them in two.
-        let path = format!("wiki-output/쪽 𝄞 {n}.md");
-        wiki.write(&path, format!("# 쪽 {n}\n"));
-        paths.push_str(&path);
-        paths.push('\n');
-    }
-    let mut producer = Command::new(&python)
-        .args(["-X", "utf8", "-c", PRODUCER, &server.url()])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap_or_else(|e| panic!("{}: {e}", python.display()));
-    std::io::Write::write_all(&mut producer.stdin.take().unwrap(), paths.as_bytes()).unwrap();
-    let said = producer.wait_with_output().unwrap();
-    assert!(
-        said.status.success(),
-        "{}",
-        String::from_utf8_lossy(&said.stderr)
-    );
+    let paths = forty(&wiki);
+    produce(&python, &server, &paths);
     until(SOON, "all pages", || wiki.head_pages().len() == 41);
     let report = drain.report_of(3);
     assert_eq!((&report["dlq"], &report["dead"]), (&json!(3), &json!(3)));

@@ -6,7 +6,8 @@ use std::thread;
 
 use wiki_sync::testing::qdrant_server::{Act, Fault, QdrantServer, serve_until_killed};
 
-use crate::wiki::Wiki;
+use crate::doctor::{said, says};
+use crate::wiki::{Wiki, certificate};
 
 #[test]
 #[ignore = "runs only as the server of the tests here"]
@@ -14,8 +15,10 @@ fn server_that_serves_until_killed() {
     serve_until_killed();
 }
 
-fn spawn() -> QdrantServer {
-    QdrantServer::spawn("qdrant::server_that_serves_until_killed")
+const SERVES: &str = "qdrant::server_that_serves_until_killed";
+
+pub(crate) fn spawn() -> QdrantServer {
+    QdrantServer::spawn(SERVES)
 }
 
 /// Uses this server, with probes that come soon.
@@ -97,6 +100,33 @@ fn a_wiki_is_drained_to_a_server_verified_and_searched() {
 }
 
 #[test]
+fn doctor_says_how_server_and_collection_stand_and_makes_nothing() {
+    let mut server = spawn();
+    let wiki = on(&server, Wiki::small());
+    for _ in 0..2 {
+        let doctor = wiki.json(0, &["doctor"]);
+        says(&doctor, "vectors", "ok", "Qdrant 1.18.3 answers", "");
+        says(&doctor, "vectors.collection", "ok", "not there yet", "");
+    }
+    wiki.drain();
+    let doctor = wiki.json(0, &["doctor"]);
+    says(&doctor, "vectors.collection", "ok", " points", "");
+    assert!(said(&doctor, "vectors.model").is_empty(), "{doctor}");
+    server.want_key("k");
+    let doctor = wiki.json(3, &["doctor"]).to_string();
+    assert!(doctor.contains("WIKI_SYNC_VECTORS_API_KEY"), "{doctor}");
+    server.down();
+    let doctor = wiki.json(3, &["doctor"]);
+    says(
+        &doctor,
+        "vectors",
+        "fault",
+        "cannot reach",
+        "start the Qdrant server",
+    );
+}
+
+#[test]
 fn a_server_that_is_away_from_the_start_stops_no_other_store() {
     let mut server = spawn();
     server.down();
@@ -148,6 +178,30 @@ fn a_server_that_dies_while_it_is_written_to_costs_no_attempt_and_is_healed() {
 }
 
 #[test]
+fn a_delete_that_the_server_fails_is_owed_until_it_succeeds_and_leaves_no_orphan() {
+    let server = spawn();
+    let wiki = on(&server, many(3, "first"));
+    wiki.drain();
+    let internal = Act::Refuse(tonic::Code::Internal.into());
+    server.fault(Fault::always("delete_points", internal));
+    wiki.write("wiki-output/000.md", sections(2, "second"));
+    wiki.remove("wiki-output/001.md");
+    let report = wiki.json(75, &["drain", "--no-wait"]);
+    assert_eq!((&report["held"], &report["dlq"]), (&2.into(), &0.into()));
+    server.calm();
+    wiki.drain();
+    wiki.assert_in_sync();
+    let found = wiki.json(0, &["search", "page1"]);
+    assert!(
+        found
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|hit| hit["path"] != "wiki-output/001.md")
+    );
+}
+
+#[test]
 fn a_server_that_is_back_soon_is_waited_for() {
     let mut server = spawn();
     let mut wiki = on(&server, many(10, "word"));
@@ -181,6 +235,34 @@ fn a_server_that_hangs_ends_no_later_than_its_time() {
     let search = wiki.ws(&["search", "x"]).code(75);
     assert!(search.err.contains("no answer in 1 s"), "{}", search.err);
     server.calm();
+    wiki.drain();
+    wiki.assert_in_sync();
+}
+
+#[test]
+fn a_server_that_answers_and_does_no_work_keeps_no_drain_for_good() {
+    let server = spawn();
+    let mut wiki = on(&server, Wiki::small());
+    wiki.drain();
+    // A round takes longer than the wait for the next probe.
+    wiki.env
+        .insert("WIKI_SYNC_RETRY_PROBES".into(), "0.001, 0.001".into());
+    wiki.env
+        .insert("WIKI_SYNC_VECTORS_TIMEOUT".into(), "1 s".into());
+    wiki.write("wiki-output/b.md", "changed\n");
+    for act in [Act::Refuse(13), Act::Hang] {
+        server.fault(Fault::always("upsert", act));
+        // It ends at all: a test that hangs is ended from outside.
+        for args in [
+            &["drain", "--no-wait"][..],
+            &["drain"],
+            &["drain", "--timeout", "0.5"],
+        ] {
+            let report = wiki.json(75, args);
+            assert_eq!((&report["held"], &report["dlq"]), (&1.into(), &0.into()));
+        }
+        server.calm();
+    }
     wiki.drain();
     wiki.assert_in_sync();
 }
@@ -345,5 +427,59 @@ fn a_key_is_read_from_the_environment_or_a_file_and_never_shown() {
             !text.contains("another-key") && !text.contains("a-secret-key"),
             "{text}"
         );
+    }
+}
+
+/// Every byte that is kept of a wiki's state.
+fn kept(folder: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        bytes.extend(if path.is_dir() {
+            kept(&path)
+        } else {
+            fs::read(&path).unwrap()
+        });
+    }
+    bytes
+}
+
+#[test]
+fn a_server_behind_tls_is_asked_only_when_its_certificate_is_trusted_and_its_key_is_kept_nowhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let [cert, key] = certificate(folder.path());
+    let server = QdrantServer::spawn_tls(SERVES, [Path::new(&cert), Path::new(&key)]);
+    server.want_key("a-secret-key");
+    let mut wiki = on(&server, Wiki::small());
+    wiki.env
+        .insert("WIKI_SYNC_VECTORS_API_KEY".into(), "a-secret-key".into());
+    let strange = wiki.ws(&["drain", "--no-wait"]).code(75);
+    assert!(strange.out.contains("certificate"), "{}", strange.out);
+    assert!(server.seen().is_empty(), "nothing was said to a stranger");
+    wiki.env.insert("SSL_CERT_FILE".into(), cert);
+    let drained = wiki.ws(&["drain", "--json"]).code(0);
+    wiki.assert_in_sync();
+    let found = wiki.ws(&["search", "아웃박스", "--json"]).code(0);
+    assert_eq!(found.json()[0]["path"], "wiki-output/sub/c.md");
+    // By the same port without TLS, and by a name that the certificate does not have.
+    for url in [
+        server.url().replace("https", "http"),
+        server.url().replace("localhost", "127.0.0.2"),
+    ] {
+        wiki.env.insert("WIKI_SYNC_VECTORS_URL".into(), url);
+        let failed = wiki.ws(&["search", "x"]).code(75);
+        assert!(!failed.err.contains("a-secret-key"), "{}", failed.err);
+    }
+    let state = kept(&wiki.root().join(".wiki-sync"));
+    let told = [
+        &strange.out,
+        &strange.err,
+        &drained.out,
+        &drained.err,
+        &found.err,
+    ];
+    let secret = b"a-secret-key";
+    for bytes in told.map(String::as_bytes).into_iter().chain([&state[..]]) {
+        assert!(!bytes.windows(secret.len()).any(|part| part == secret));
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use wiki_sync::testing::RedisServer;
 
-use crate::wiki::Wiki;
+use crate::wiki::{Wiki, certificate};
 
 pub(crate) const LIST: &str = "deep-wiki:outbox";
 
@@ -359,31 +359,10 @@ fn a_password_is_never_printed() {
 #[test]
 fn a_server_behind_tls_is_asked_only_when_its_certificate_is_trusted() {
     let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
-    let made = std::process::Command::new("openssl")
-        .args([
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-        ])
-        .args(["-nodes", "-days", "2", "-subj", "/CN=localhost"])
-        .args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .args(["-keyout", &at("key"), "-out", &at("cert")])
-        .output()
-        .unwrap();
-    assert!(
-        made.status.success(),
-        "{}",
-        String::from_utf8_lossy(&made.stderr)
-    );
+    let [cert, key] = certificate(folder.path());
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);
-    let (key, cert) = (at("key"), at("cert"));
     let server = RedisServer::with(&[
         "--save",
         "",

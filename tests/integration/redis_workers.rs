@@ -7,6 +7,18 @@ use wiki_sync::testing::RedisServer;
 
 use crate::redis::{Ended, LIST, push, until};
 use crate::redis_faults::{SOON, holds, impatient};
+use crate::wiki::Wiki;
+
+/// Starts a drain of what was announced, which does not end by itself for a minute.
+pub(crate) fn waiting_for_work(wiki: &Wiki) -> Ended {
+    let drain = wiki
+        .binary()
+        .args(["drain", "--no-scan", "--timeout", "60"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    Ended(drain.unwrap())
+}
 
 /// Pushes a line and tells the worker to stop in the same moment, again and again: every page arrives.
 fn pushed_while_it_is_told_to_stop(rounds: usize) {
@@ -16,13 +28,7 @@ fn pushed_while_it_is_told_to_stop(rounds: usize) {
     let mut pages = Vec::new();
     for n in 0..rounds {
         server.cli(&["CONFIG", "RESETSTAT"]);
-        let drain = wiki
-            .binary()
-            .args(["drain", "--no-scan", "--timeout", "60"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let mut drain = Ended(drain.unwrap());
+        let mut drain = waiting_for_work(&wiki);
         // It has looked twice, so it is past its start and waits.
         until(SOON, "an idle worker", || {
             let stats = server.cli(&["INFO", "commandstats"]);
@@ -103,13 +109,7 @@ fn five_workers_stopped_with_a_job_that_waits_for_its_retry_use_no_attempt_of_it
     std::fs::remove_dir_all(wiki.root().join(".wiki-sync/vectors")).unwrap();
     wiki.write(".wiki-sync/vectors", "");
     for _ in 0..5 {
-        let drain = wiki
-            .binary()
-            .args(["drain", "--no-scan", "--timeout", "60"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let mut drain = Ended(drain.unwrap());
+        let mut drain = waiting_for_work(&wiki);
         until(SOON, "the job in hand and back", || {
             let held = server.cli(&["ZCARD", "{deep-wiki:outbox}:held:vectors"]);
             held == "1" && server.cli(&["LLEN", LIST]) == "0"

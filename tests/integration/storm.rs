@@ -5,24 +5,13 @@ use std::time::Duration;
 
 use wiki_sync::testing::RedisServer;
 
+use crate::dice::Dice;
 use crate::wiki::Wiki;
-
-/// Small, fast, and the same on every run of a seed (Marsaglia's xorshift).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
 
 /// Edits a few pages, kills a drain somewhere, and so on; then one quiet drain must bring all in sync.
 fn storm(wiki: &Wiki, rounds: u32, seed: u64) {
-    let mut dice = Dice(seed);
-    let page = |n: u64| format!("wiki-output/d{}/p{n}.md", n % 5);
+    let mut dice = Dice::of(seed);
+    let page = |n: usize| format!("wiki-output/d{}/p{n}.md", n % 5);
     for n in 0..120 {
         wiki.write(&page(n), format!("# Page {n}\n\n[[p{}]]\n", (n * 7) % 120));
     }
@@ -48,7 +37,7 @@ fn storm(wiki: &Wiki, rounds: u32, seed: u64) {
             .stderr(std::process::Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_micros(dice.below(120_000)));
+        std::thread::sleep(Duration::from_micros(dice.below(120_000) as u64));
         if drain.try_wait().unwrap().is_none() {
             drain.kill().unwrap();
             killed += 1;

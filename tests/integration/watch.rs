@@ -17,7 +17,7 @@ use crate::wiki::Wiki;
 const DEADLINE: Duration = Duration::from_secs(90);
 
 /// A watch that runs on a wiki; killed when dropped.
-struct Watch<'w> {
+pub(crate) struct Watch<'w> {
     wiki: &'w Wiki,
     child: Child,
     lines: Arc<Mutex<Vec<Value>>>,
@@ -25,7 +25,7 @@ struct Watch<'w> {
 
 impl<'w> Watch<'w> {
     /// Starts one and waits until the first scan is done. The scans on a timer never come.
-    fn start(wiki: &'w Wiki) -> Self {
+    pub(crate) fn start(wiki: &'w Wiki) -> Self {
         let watch = Self::start_with(wiki, &[], &[]);
         watch.wait("the first sync", |line| line["event"] == "synced");
         watch
@@ -52,19 +52,24 @@ impl<'w> Watch<'w> {
         Self { wiki, child, lines }
     }
 
-    fn lines(&self) -> Vec<Value> {
+    pub(crate) fn lines(&self) -> Vec<Value> {
         self.lines.lock().unwrap().clone()
     }
 
     /// Waits for a line that it says from now on, or has said.
     #[track_caller]
-    fn wait(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn wait(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         self.wait_after(0, what, wanted)
     }
 
     /// The same, of the lines after so many.
     #[track_caller]
-    fn wait_after(&self, after: usize, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn wait_after(
+        &self,
+        after: usize,
+        what: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Value {
         let end = Instant::now() + DEADLINE;
         loop {
             if let Some(line) = self.lines().into_iter().skip(after).find(&wanted) {
@@ -95,7 +100,7 @@ impl<'w> Watch<'w> {
 
     /// Waits until nothing is owed, and proves it.
     #[track_caller]
-    fn in_sync(&self) {
+    pub(crate) fn in_sync(&self) {
         self.fresh();
         self.wiki.assert_in_sync();
     }
@@ -104,12 +109,22 @@ impl<'w> Watch<'w> {
     fn fresh(&self) {
         let end = Instant::now() + DEADLINE;
         loop {
-            let status = self.wiki.json(0, &["status"]);
+            // A watch that does not listen everywhere needs a person, and brings all the same.
+            let status = self.wiki.ws(&["status", "--json"]).json();
             if status["fresh"] == true {
                 return;
             }
             assert!(Instant::now() < end, "{status:#}\n{:#?}", self.lines());
             thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Waits until it has said nothing for longer than it takes between two looks.
+    fn quiet(&self) {
+        let mut said = usize::MAX;
+        while said != self.lines().len() {
+            said = self.lines().len();
+            thread::sleep(Duration::from_secs(3));
         }
     }
 
@@ -504,6 +519,211 @@ fn a_page_that_git_ignores_wakes_nobody() {
 }
 
 #[test]
+fn what_git_ignores_no_longer_is_brought_and_listened_to_from_then_on() {
+    let wiki = Wiki::small();
+    wiki.write(".gitignore", "build/\n");
+    wiki.write("wiki-output/build/x.md", "# X\n");
+    wiki.write("wiki-output/sub/.gitignore", "later/\n");
+    wiki.write("wiki-output/sub/later/y.md", "# Y\n");
+    wiki.write(".git/info/exclude", "private/\n");
+    wiki.write("wiki-output/private/z.md", "# Z\n");
+    let watch = Watch::start(&wiki);
+    watch.fresh();
+    for (rules, page) in [
+        (".gitignore", "build/x"),
+        ("wiki-output/sub/.gitignore", "sub/later/y"),
+        (".git/info/exclude", "private/z"),
+    ] {
+        let path = format!("wiki-output/{page}.md");
+        let held = |wiki: &Wiki| wiki.head_pages().contains(&path);
+        assert!(!held(&wiki), "{path}");
+        wiki.write(rules, "");
+        let end = Instant::now() + DEADLINE;
+        while !held(&wiki) {
+            assert!(Instant::now() < end, "{path}: {:#?}", watch.lines());
+            thread::sleep(Duration::from_millis(50));
+        }
+        let after = watch.lines().len();
+        wiki.write(&path, "# Written later\n");
+        watch.wait_after(after, &path, |line| names(line, &path));
+    }
+    watch.fresh();
+    assert_eq!(wiki.json(0, &["verify"])["in_sync"], true);
+}
+
+/// Returns how many folders and files the system tells the watch of.
+fn watches(watch: &Watch<'_>) -> usize {
+    let process = format!("/proc/{}", watch.child.id());
+    let open = fs::read_dir(format!("{process}/fd")).unwrap().flatten();
+    let inotify = open.filter(|fd| {
+        fs::read_link(fd.path()).is_ok_and(|to| to.to_string_lossy().contains("inotify"))
+    });
+    let told = inotify.map(|fd| {
+        let name = fd.file_name();
+        let told = fs::read_to_string(format!("{process}/fdinfo/{}", name.display())).unwrap();
+        told.lines()
+            .filter(|line| line.starts_with("inotify"))
+            .count()
+    });
+    told.sum()
+}
+
+/// Returns the memory that the watch has, in MiB.
+fn resident(watch: &Watch<'_>) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", watch.child.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib: u64 = line
+        .unwrap()
+        .trim()
+        .trim_end_matches("kB")
+        .trim()
+        .parse()
+        .unwrap();
+    kib / 1024
+}
+
+/// Fills a folder that git ignores, one that the settings ignore and a hidden one, and shows that the watch knows none
+/// of what is in them.
+fn assert_ignored_folders_cost_nothing(files: usize) {
+    let wiki = Wiki::small();
+    wiki.write(".gitignore", "node_modules/\n");
+    wiki.write(
+        "wiki-sync.toml",
+        "[wiki]\nignore = [\"**/.*\", \"**/out\"]\n",
+    );
+    let watch = Watch::start(&wiki);
+    watch.sentinel("before");
+    let (folders, memory) = (watches(&watch), resident(&watch));
+    assert!(folders > 1, "{folders}");
+    for n in 0..files {
+        for ignored in ["node_modules", "out", ".cache"] {
+            wiki.write(
+                &format!("wiki-output/{ignored}/{}/f{n}.md", n / 100),
+                "# F\n",
+            );
+        }
+    }
+    let after = watch.lines().len();
+    watch.sentinel("after");
+    assert_eq!(watches(&watch), folders);
+    let grown = resident(&watch).saturating_sub(memory);
+    assert!(grown < 20, "{grown} MiB more, from {memory}");
+    let told = &watch.lines()[after..];
+    assert!(
+        told.iter().all(|line| line["event"] == "synced"),
+        "{told:#?}"
+    );
+}
+
+#[test]
+fn folders_that_are_ignored_cost_no_watches_and_no_memory() {
+    assert_ignored_folders_cost_nothing(1_000);
+}
+
+#[test]
+#[ignore = "for scripts/test --long"]
+fn a_hundred_thousand_files_in_ignored_folders_cost_no_watches_and_no_memory() {
+    assert_ignored_folders_cost_nothing(100_000);
+}
+
+#[test]
+fn what_changed_unheard_while_the_machine_slept_is_found() {
+    let wiki = Wiki::small();
+    // Who writes under a name outside of the wiki makes no event in it.
+    let outside = wiki.root().join(".git/outside.md");
+    fs::write(&outside, "# Before\n").unwrap();
+    fs::hard_link(&outside, wiki.root().join("wiki-output/linked.md")).unwrap();
+    let slept = [("WIKI_SYNC_TEST_PLANNED_AT", "watch.slept")];
+    let watch = Watch::start_with(&wiki, &[], &slept);
+    watch.wait_for_page("wiki-output/linked.md");
+    let after = watch.lines().len();
+    fs::write(&outside, "# While it slept\n").unwrap();
+    watch.wait_after(after, "the page", |line| {
+        names(line, "wiki-output/linked.md")
+    });
+    let told = watch.wait("the rescan", |line| line["event"] == "rescan");
+    assert!(told["reason"].as_str().unwrap().contains("slept"), "{told}");
+    watch.in_sync();
+}
+
+#[test]
+fn on_a_networks_file_system_it_looks_unless_events_are_asked_for() {
+    let wiki = Wiki::small();
+    let network = [("WIKI_SYNC_TEST_PLANNED_AT", "watch.network")];
+    let looks = Watch::start_with(&wiki, &["--set", "watch.poll_every=1 s"], &network);
+    let told = looks.wait("the start", |line| line["event"] == "started");
+    assert_eq!(told["mode"], "polling", "{told}");
+    assert!(
+        told["reason"].as_str().unwrap().contains("is on NFS"),
+        "{told}"
+    );
+    assert!(
+        told["hint"].as_str().unwrap().contains("watch.mode"),
+        "{told}"
+    );
+    let status = wiki.json(0, &["status"]);
+    assert_eq!(status["watch"]["mode"], "polling", "{status}");
+    assert!(
+        status["watch"]["why"].as_str().unwrap().contains("NFS"),
+        "{status}"
+    );
+    looks.sentinel("looked/at");
+    looks.in_sync();
+    assert_eq!(looks.end("-INT"), Some(0));
+    let hears = Watch::start_with(&wiki, &["--set", "watch.mode=events"], &network);
+    let told = hears.wait("the start", |line| line["event"] == "started");
+    assert_eq!(told["mode"], "events", "{told}");
+    hears.sentinel("heard");
+}
+
+#[test]
+fn a_pages_folder_on_another_file_system_is_opened_anew() {
+    let wiki = Wiki::small();
+    // Whatever is mounted makes no event.
+    let mounted = [("WIKI_SYNC_TEST_PLANNED_AT", "watch.mounted")];
+    let watch = Watch::start_with(&wiki, &[], &mounted);
+    let told = watch.wait("the reopening", |line| line["event"] == "reopened");
+    let reason = told["reason"].as_str().unwrap();
+    assert!(reason.contains("another file system"), "{told}");
+    watch.sentinel("mounted");
+}
+
+#[test]
+fn a_repository_that_comes_while_it_watches_is_looked_at_from_then_on() {
+    let wiki = Wiki::small();
+    wiki.write("wiki-sync.toml", "");
+    let (git, away) = (wiki.root().join(".git"), wiki.root().join(".git-away"));
+    fs::rename(&git, &away).unwrap();
+    let watch = Watch::start_with(&wiki, &[], &[]);
+    watch.wait("the first pass", |line| {
+        line["stores"]["graph"]["applied"] == 3
+    });
+    fs::rename(&away, &git).unwrap();
+    watch.wait("the rescan", |line| line["reason"] == "HEAD moved");
+    watch.fresh();
+    let after = watch.lines().len();
+    wiki.git(&["commit", "-q", "--allow-empty", "-m", "more"]);
+    watch.wait_after(after, "the rescan", |line| line["reason"] == "HEAD moved");
+    watch.fresh();
+    assert_eq!(wiki.head_pages().len(), 3);
+}
+
+#[test]
+fn a_page_that_one_store_refuses_is_told_with_those_that_took_it() {
+    let wiki = Wiki::small();
+    wiki.git(&["checkout", "-q", "--detach"]);
+    let watch = Watch::start_with(&wiki, &[], &[]);
+    watch.wait("the first pass", |line| line["held"] == 3);
+    let after = watch.lines().len();
+    wiki.write("wiki-output/a.md", "# A, on a detached HEAD\n");
+    let told = watch.wait_after(after, "the page", |line| names(line, "wiki-output/a.md"));
+    assert_eq!(told["event"], "held", "{told}");
+    assert_eq!(told["stores"]["graph"]["applied"], 1, "{told}");
+    wiki.git(&["checkout", "-q", "-"]);
+    watch.in_sync();
+}
+
+#[test]
 fn one_watch_is_enough_and_a_killed_one_is_in_nobodys_way() {
     let wiki = Wiki::small();
     let watch = Watch::start(&wiki);
@@ -561,6 +781,29 @@ fn with_enqueue_only_another_process_drains() {
 }
 
 #[test]
+fn with_enqueue_only_folders_whose_coming_was_lost_are_listened_to_afterwards() {
+    let wiki = Wiki::small();
+    let watch = Watch::start_with(&wiki, &["--enqueue-only"], &[]);
+    watch.wait("the first look", |line| line["event"] == "enqueued");
+    lose_events(&watch, &["wiki-output/lost/l.md"]);
+    watch.wait("the rescan", |line| line["event"] == "rescan");
+    let path = "wiki-output/lost/l.md";
+    let end = Instant::now() + DEADLINE;
+    while !wiki.head_pages().iter().any(|page| page == path) {
+        assert!(Instant::now() < end, "{:#?}", watch.lines());
+        wiki.ws(&["drain", "--no-scan"]).code(0);
+    }
+    // The commit is one more reason to look at all pages; what is written after that look must be heard.
+    watch.wait("the look", |line| line["reason"] == "HEAD moved");
+    watch.quiet();
+    let after = watch.lines().len();
+    wiki.write("wiki-output/lost/again.md", "# Again\n");
+    watch.wait_after(after, "the page", |line| line["event"] == "enqueued");
+    wiki.ws(&["drain", "--no-scan"]).code(0);
+    wiki.assert_in_sync();
+}
+
+#[test]
 fn a_system_that_tells_nothing_is_noticed_and_looked_at_instead() {
     let wiki = Wiki::small();
     let watch = Watch::start_with(
@@ -575,7 +818,7 @@ fn a_system_that_tells_nothing_is_noticed_and_looked_at_instead() {
     watch.sentinel("x/y/deep");
     wiki.remove("wiki-output/a.md");
     watch.in_sync();
-    assert_eq!(wiki.json(0, &["status"])["watch"]["mode"], "polling");
+    assert_eq!(wiki.json(3, &["status"])["watch"]["mode"], "polling");
 }
 
 #[test]
@@ -600,7 +843,7 @@ fn folders_beyond_the_systems_limit_are_looked_at_instead() {
     }
     fs::remove_dir_all(wiki.root().join("wiki-output/sub")).unwrap();
     watch.in_sync();
-    assert_eq!(wiki.json(0, &["status"])["watch"]["mode"], "events+polling");
+    assert_eq!(wiki.json(3, &["status"])["watch"]["mode"], "events+polling");
 }
 
 #[test]
@@ -614,13 +857,12 @@ fn what_is_saved_between_listening_and_the_first_scan_is_seen() {
     watch.in_sync();
 }
 
-#[test]
-fn lost_events_are_made_good_by_a_scan_whatever_the_pages_times() {
-    let wiki = Wiki::small();
-    let watch = Watch::start(&wiki);
+/// Lets more happen than the system keeps, and then writes pages that are old by their times.
+fn lose_events(watch: &Watch<'_>, pages: &[&str]) {
+    let wiki = watch.wiki;
     watch.signal("-STOP");
     watch.stands_still();
-    // More than the kernel keeps; two pages in turn, as it keeps the same event but once.
+    // Two pages in turn, as it keeps the same event but once.
     let most: usize = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events")
         .map_or(16_384, |most| most.trim().parse().unwrap());
     for n in 0..most / 2 {
@@ -629,9 +871,8 @@ fn lost_events_are_made_good_by_a_scan_whatever_the_pages_times() {
             format!("# {n}\n"),
         );
     }
-    for n in 0..30 {
-        let path = format!("wiki-output/lost/l{n}.md");
-        wiki.write(&path, format!("# Lost {n}\n"));
+    for path in pages {
+        wiki.write(path, format!("# Lost {path}\n"));
         let old = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
         let file = File::options()
             .write(true)
@@ -640,6 +881,16 @@ fn lost_events_are_made_good_by_a_scan_whatever_the_pages_times() {
         file.set_modified(old).unwrap();
     }
     watch.signal("-CONT");
+}
+
+#[test]
+fn lost_events_are_made_good_by_a_scan_whatever_the_pages_times() {
+    let wiki = Wiki::small();
+    let watch = Watch::start(&wiki);
+    let lost: Vec<_> = (0..30)
+        .map(|n| format!("wiki-output/lost/l{n}.md"))
+        .collect();
+    lose_events(&watch, &lost.iter().map(String::as_str).collect::<Vec<_>>());
     watch.wait("the rescan", |line| line["event"] == "rescan");
     watch.in_sync();
     assert_eq!(wiki.head_pages().len(), 33);
@@ -659,7 +910,10 @@ fn settings_and_state_that_are_replaced_are_opened_anew() {
     watch.wait("the reopening", |line| line["event"] == "reopened");
     watch.wait_for_page("wiki-output/t.txt");
     // What cannot be used is told, and it goes on as it was.
+    let before = watch.lines().len();
     wiki.write("wiki-sync.toml", "[wiki]\nmax_page = \"much\"\n");
+    let told = watch.wait_after(before, "the trouble", |line| line["event"] == "trouble");
+    assert!(told["reason"].as_str().unwrap().contains("much"), "{told}");
     watch.sentinel("on");
     wiki.write("wiki-sync.toml", "");
     let state = wiki.root().join(".wiki-sync");

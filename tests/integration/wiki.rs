@@ -101,6 +101,11 @@ impl Wiki {
         self.dir.path().join("repo")
     }
 
+    /// Leaves the folder on disk, for whoever looks into it, and returns it.
+    pub(crate) fn keep(self) -> PathBuf {
+        self.dir.keep()
+    }
+
     pub(crate) fn write(&self, path: &str, text: impl AsRef<[u8]>) {
         let path = self.root().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -215,4 +220,21 @@ impl Wiki {
         let list = self.git(&["ls-tree", "-r", "-z", "--name-only", "HEAD", "wiki-output"]);
         list.split_terminator('\0').map(str::to_owned).collect()
     }
+}
+
+/// Makes a certificate for this machine, which nobody trusts yet; returns the files of it and of its key.
+pub(crate) fn certificate(folder: &Path) -> [String; 2] {
+    let at = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt"])
+        .args(["ec_paramgen_curve:prime256v1"])
+        .args(["-nodes", "-days", "2", "-subj", "/CN=localhost"])
+        .args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .args(["-keyout", &at("key"), "-out", &at("cert")])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{said}");
+    [at("cert"), at("key")]
 }

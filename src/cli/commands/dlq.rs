@@ -9,7 +9,7 @@ use crate::cli::exit::Exit;
 use crate::cli::open::Workspace;
 use crate::cli::out::{Style, clean, count, roughly};
 use crate::cli::paths;
-use crate::model::Timestamp;
+use crate::model::{StoreName, Timestamp};
 use crate::outbox::{DeadLetter, Outbox, Which};
 
 #[derive(Debug, clap::Subcommand)]
@@ -48,7 +48,10 @@ pub(crate) struct WhichArgs {
 struct Letter {
     id: i64,
     path: Option<String>,
+    /// The store that refused the page, where it was one alone.
     store: Option<&'static str>,
+    /// All that did; none, when the page came to none.
+    stores: Vec<&'static str>,
     reason: String,
     attempts: u32,
     /// Milliseconds since the epoch.
@@ -75,12 +78,21 @@ impl Letter {
         Self {
             id: dead.id,
             path: dead.path.as_ref().map(ToString::to_string),
-            store: dead.death.store.map(crate::model::StoreName::as_str),
+            store: dead.death.stores.only().map(StoreName::as_str),
+            stores: dead.death.stores.iter().map(StoreName::as_str).collect(),
             reason: dead.death.reason.clone(),
             attempts: dead.death.attempts,
             dead_at: dead.dead_at.0,
             size: dead.size,
             job: job.unwrap_or_else(text),
+        }
+    }
+
+    /// The stores that refused the page; `none`, where it came to none.
+    fn whose(&self, none: &str) -> String {
+        match &self.stores[..] {
+            [] => none.into(),
+            stores => stores.join(", "),
         }
     }
 
@@ -123,7 +135,7 @@ fn list(outbox: &mut dyn Outbox, cx: &mut Context) -> Result<Exit, CommandError>
         cx.out.line(format_args!(
             "{:>4}  {name}  {}  {}  {} ago",
             letter.id,
-            letter.store.unwrap_or("page"),
+            letter.whose("page"),
             count(letter.attempts.into(), "attempt"),
             roughly(Timestamp(letter.dead_at).until(now)),
         ));
@@ -160,7 +172,7 @@ fn show(outbox: &mut dyn Outbox, id: i64, cx: &mut Context) -> Result<Exit, Comm
     let rows = [
         ("id", letter.id.to_string()),
         ("page", letter.name().into()),
-        ("store", letter.store.unwrap_or("none").into()),
+        ("store", letter.whose("none")),
         ("reason", letter.reason.clone()),
         ("attempts", letter.attempts.to_string()),
         ("died", utc(found.dead_at)),
@@ -290,6 +302,7 @@ fn utc(time: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::StoreSet;
     use crate::outbox::Death;
 
     #[test]
@@ -310,7 +323,7 @@ mod tests {
             id: 1,
             path: None,
             death: Death {
-                store: None,
+                stores: StoreSet::NONE,
                 reason: "no job".into(),
                 attempts: 0,
                 version: String::new(),

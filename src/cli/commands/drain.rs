@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::cli::Context;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
-use crate::cli::out::{Out, Style, count};
+use crate::cli::out::{Out, Style, clean, count};
 use crate::cli::progress::Bar;
 use crate::cli::signals::stop_on_signals;
 use crate::engine::drain::{DrainOptions, Stop, drain};
@@ -121,6 +121,17 @@ fn print(out: &mut Out, report: &DrainReport) {
         report.seconds
     ));
     out.skipped(&report.skipped);
+    if !report.warnings.is_empty() {
+        let title = format!("not understood: {}", report.warnings.len());
+        let title = out.paint(Style::Warn, title).into_owned();
+        out.trouble(format_args!(
+            "{title}; the pages were brought in without it"
+        ));
+        out.bounded(&report.warnings, |one| {
+            let message = clean(&one.message).into_owned();
+            format!("  {}:{}: {message}", clean(&one.path), one.line)
+        });
+    }
     if report.forgotten > 0 {
         out.trouble(format_args!(
             "{} no longer count as pages by wiki.pages, wiki.include and wiki.ignore; graph and vectors have forgotten them",

@@ -8,12 +8,8 @@ use crate::cli::Context;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::open::Workspace;
-use crate::engine::announce::announce;
 use crate::hooks::Event;
-use crate::model::Timestamp;
 use crate::outbox::EMBEDDED;
-use crate::state::Receipts;
-use crate::stores::git::HeadPages;
 
 /// How long all of it may take. Far more than reading two trees does on a busy machine.
 const ALL: Duration = Duration::from_secs(1);
@@ -44,7 +40,7 @@ pub(super) fn run(args: &HookArgs, cx: &mut Context) -> Result<Exit, CommandErro
     if !ws.state.path().is_dir() {
         return Ok(Exit::Ok);
     }
-    let head = HeadPages::read(&ws.root.path, ws.wiki.pages_dir())?;
+    let head = ws.head_pages()?;
     if head.is_rebasing() && args.event != Event::Rewrite {
         return Err(CommandError::new("a rebase is under way"));
     }
@@ -53,16 +49,7 @@ pub(super) fn run(args: &HookArgs, cx: &mut Context) -> Result<Exit, CommandErro
     } else {
         SERVER
     });
-    let mut outbox = ws.outbox()?;
-    let mut receipts = Receipts::open(&ws.state.database())?;
-    announce(
-        &head,
-        &ws.wiki,
-        &ws.state,
-        &mut receipts,
-        outbox.as_mut(),
-        Timestamp::now(),
-    )?;
+    ws.announce_head(&head)?;
     // The last one to close the database tidies it up, and git waits: that is for a drain to do.
     process::exit(0)
 }

@@ -9,15 +9,10 @@ use crate::cli::exit::Exit;
 use crate::cli::open::{self, Workspace};
 use crate::cli::out::{Out, Style, clean};
 use crate::cli::root::Root;
-use crate::engine::announce::announce;
 use crate::hooks::change::{Act, Plan};
 use crate::hooks::places::{Git, Places, program};
 use crate::hooks::status::HooksStatus;
 use crate::hooks::{self, HooksError};
-use crate::model::{Failure, Timestamp};
-use crate::outbox::Enqueued;
-use crate::state::Receipts;
-use crate::stores::git::HeadPages;
 
 /// What to do with the hooks.
 #[derive(Debug, clap::Subcommand)]
@@ -144,7 +139,7 @@ pub(super) fn look(places: &Places) -> Result<HooksStatus, HooksError> {
     hooks::status::status(places, &program)
 }
 
-fn own_path() -> Result<String, HooksError> {
+pub(in crate::cli) fn own_path() -> Result<String, HooksError> {
     let called = std::env::args_os().next().unwrap_or_default();
     program(&called, std::env::var_os("PATH").as_deref())
 }
@@ -153,22 +148,8 @@ fn own_path() -> Result<String, HooksError> {
 pub(super) fn install(ws: &Workspace, places: &Places) -> Result<Plan, CommandError> {
     let plan = hooks::change::install(places, &own_path()?, false)?;
     // Else the next drain does it: nothing is lost but a moment at the first commit.
-    let _ = see_head(ws);
+    let _ = ws.head_pages().and_then(|head| ws.announce_head(&head));
     Ok(plan)
-}
-
-fn see_head(ws: &Workspace) -> Result<Enqueued, Failure> {
-    let head = HeadPages::read(&ws.root.path, ws.wiki.pages_dir())?;
-    let mut outbox = ws.outbox()?;
-    let mut receipts = Receipts::open(&ws.state.database())?;
-    announce(
-        &head,
-        &ws.wiki,
-        &ws.state,
-        &mut receipts,
-        outbox.as_mut(),
-        Timestamp::now(),
-    )
 }
 
 fn print(out: &mut Out, status: &HooksStatus) {
@@ -180,12 +161,15 @@ fn print(out: &mut Out, status: &HooksStatus) {
     out.line(format_args!("folder  {}", clean(folder)));
     for hook in &status.hooks {
         let state = match (hook.installed, hook.runs) {
-            (true, true) => out.paint(Style::Good, "runs         ").into_owned(),
-            (true, false) => out.paint(Style::Bad, "does not run ").into_owned(),
+            (true, true) => out.paint(Style::Good, "runs").into_owned(),
+            (true, false) => out.paint(Style::Bad, "does not run").into_owned(),
             (false, _) => out.paint(Style::Warn, "not installed").into_owned(),
         };
-        let why = clean(hook.why.as_deref().unwrap_or_default());
-        out.line(format_args!("{:15}  {state}  {why}", hook.name));
+        let why = match &hook.why {
+            Some(why) => format!("  {}", clean(why)),
+            None => String::new(),
+        };
+        out.line(format_args!("{:15}  {state}{why}", hook.name));
     }
     for hint in &status.hints {
         out.line(format_args!("hint: {}", clean(hint)));
@@ -207,7 +191,7 @@ pub(super) fn summary(out: &Out, status: &HooksStatus) -> String {
             "git runs the hooks of another folder, and nothing of ours is seen there"
         };
         return format!(
-            "not installed: core.hooksPath = {:?} ({}): {what}; `wiki-sync hooks status` says what may be done",
+            "not installed: core.hooksPath = {:?} ({}): {what}",
             setting.value,
             clean(&setting.origin)
         );

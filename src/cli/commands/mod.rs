@@ -4,11 +4,12 @@ mod completions;
 mod config;
 mod demo;
 mod dlq;
+mod doctor;
 mod drain;
 mod enqueue;
 pub(super) mod graph;
 mod hook;
-mod hooks;
+pub(super) mod hooks;
 mod init;
 mod mv;
 mod put;
@@ -45,6 +46,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Hooks(hooks::HooksCommand),
     Hook(hook::HookArgs),
+    Doctor(doctor::DoctorArgs),
     Demo(demo::DemoArgs),
     Config(config::ConfigArgs),
     Completions(completions::CompletionsArgs),
@@ -67,6 +69,7 @@ impl Command {
             Self::Dlq(command) => dlq::run(command, cx),
             Self::Hooks(command) => hooks::run(&command, cx),
             Self::Hook(args) => hook::run(&args, cx),
+            Self::Doctor(args) => doctor::run(&args, cx),
             Self::Demo(args) => demo::run(&args, cx),
             Self::Config(args) => config::run(&args, cx),
             Self::Completions(args) => Ok(completions::run(&args, cx)),

@@ -1,5 +1,7 @@
 //! `wiki-sync rebuild`
 
+use std::time::Duration;
+
 use crate::cli::Context;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
@@ -8,7 +10,10 @@ use crate::cli::out::{Style, count};
 use crate::cli::progress::Bar;
 use crate::cli::signals::stop_on_signals;
 use crate::engine::rebuild::rebuild;
-use crate::state::Receipts;
+use crate::state::{CheckoutLock, Receipts};
+
+/// How long a batch of a drain that is at work is waited for: it may embed.
+const BATCH: Duration = Duration::from_mins(2);
 
 /// Build a store anew, beside the one that is in use until it is whole
 #[derive(Debug, clap::Args)]
@@ -32,13 +37,14 @@ pub(super) fn run(args: &RebuildArgs, cx: &mut Context) -> Result<Exit, CommandE
     ws.state.create()?;
     let receipts = Receipts::open(&ws.state.database())?;
     let stop = stop_on_signals(&ws.state)?;
-    let mut store = open::vectors_beside(&ws)?;
+    let mut beside = open::vectors_beside(&ws)?;
     let mut bar = Bar::new(&cx.out);
-    let built = rebuild(&ws.wiki, &receipts, &mut store, &stop, &mut bar)?;
+    let mut built = rebuild(&ws.wiki, &receipts, &mut beside.store, &stop, &mut bar)?;
     drop(bar);
-    drop(store);
     if !built.stopped {
-        open::put_vectors_in_place(&ws)?;
+        // A drain in the middle of a batch would write one half of it to each.
+        let _no_drain = CheckoutLock::acquire(&ws.state, BATCH)?;
+        built.left = beside.put_in_place()?.left;
     }
     if cx.out.is_json() {
         cx.out.json(&built);
@@ -56,6 +62,11 @@ pub(super) fn run(args: &RebuildArgs, cx: &mut Context) -> Result<Exit, CommandE
             count(built.embedded, "text"),
             built.cached
         ));
+        if let Some(left) = &built.left {
+            cx.out.say(format_args!(
+                "the collection {left:?} is left as it was: it is none that wiki-sync made for this wiki alone"
+            ));
+        }
     }
     if !cx.out.is_json() {
         cx.out.troubles(&built.trouble);

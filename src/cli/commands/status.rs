@@ -1,23 +1,40 @@
 //! `wiki-sync status`
 
+use std::time::{Duration, Instant};
+
+use super::drain::seconds;
 use super::hooks;
 use crate::cli::Context;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
+use crate::cli::open::Workspace;
 use crate::cli::out::{Out, Style, clean, count, roughly};
 use crate::engine::alert::AlertStatus;
-use crate::model::{StoreName, Timestamp};
+use crate::model::{Failure, FailureKind, StoreName, Timestamp};
+use crate::outbox::Outbox;
 use crate::query::status::{StatusReport, WatchStatus, status};
 
 /// Show where every job and store stands
 #[derive(Debug, clap::Args)]
-pub(crate) struct StatusArgs {}
+pub(crate) struct StatusArgs {
+    /// Wait until every store holds every page, but no longer than this [default: 60]; exit code 75 when it is not so
+    /// in time
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "60", value_parser = seconds)]
+    wait_fresh: Option<Duration>,
+}
 
-pub(super) fn run(_args: &StatusArgs, cx: &mut Context) -> Result<Exit, CommandError> {
+/// How often it is looked whether nothing waits any more. That costs the same whatever waits.
+const POLL: Duration = Duration::from_millis(200);
+/// How much longer than a look at all pages took, the next one is put off.
+const REST: u32 = 4;
+
+pub(super) fn run(args: &StatusArgs, cx: &mut Context) -> Result<Exit, CommandError> {
     let ws = cx.workspace()?;
-    let mut parts = ws.parts()?;
+    let mut report = match args.wait_fresh {
+        Some(within) => wait_fresh(&ws, within)?,
+        None => look(&ws)?,
+    };
     let now = Timestamp::now();
-    let mut report = status(&mut parts, now)?;
     // Where git cannot be asked, nothing is known of its hooks, and that is no trouble of the wiki's.
     let hooks = hooks::places(&ws).and_then(|places| hooks::look(&places));
     report.hooks = hooks.ok();
@@ -26,11 +43,76 @@ pub(super) fn run(_args: &StatusArgs, cx: &mut Context) -> Result<Exit, CommandE
     } else {
         print(&mut cx.out, &report, now);
     }
-    Ok(if report.watch.deaf {
-        Exit::NeedsPerson
-    } else {
-        Exit::Ok
+    Ok(match args.wait_fresh {
+        Some(_) => Exit::of_waiting(&report),
+        None if report.watch.trouble(now).is_some() => Exit::NeedsPerson,
+        None => Exit::Ok,
     })
+}
+
+/// Looks at everything, opened for this look alone: nobody waits for us between two.
+fn look(ws: &Workspace) -> Result<StatusReport, Failure> {
+    status(&mut ws.parts()?, Timestamp::now())
+}
+
+/// Waits until all is fresh or no waiting helps, for so long at most, and returns the last look.
+///
+/// As long as jobs wait, they alone are counted, which costs nothing; only when none does are the pages looked at.
+fn wait_fresh(ws: &Workspace, within: Duration) -> Result<StatusReport, Failure> {
+    let end = Instant::now() + within;
+    let mut next_look = Instant::now();
+    let mut outbox = None;
+    loop {
+        let is_last = Instant::now() >= end;
+        let looked = if is_last || Instant::now() >= next_look && is_idle(ws, &mut outbox)? {
+            let began = Instant::now();
+            let looked = look(ws);
+            next_look = Instant::now() + (began.elapsed() * REST).max(POLL);
+            Some(looked)
+        } else {
+            None
+        };
+        match looked {
+            Some(Ok(report)) => {
+                let only_a_person = report.outbox.dead > 0
+                    && report.unannounced == 0
+                    && report.holds.is_empty()
+                    && report.outbox.in_flight + report.outbox.waiting + report.outbox.delayed == 0;
+                if report.fresh || only_a_person || is_last {
+                    return Ok(report);
+                }
+            }
+            Some(Err(failure)) if is_last || !may_pass(&failure) => return Err(failure),
+            Some(Err(_)) | None => {}
+        }
+        std::thread::sleep(POLL.min(end.saturating_duration_since(Instant::now())));
+    }
+}
+
+/// Says whether no job waits, is in hand or held. An outbox that is away for now says nothing.
+fn is_idle(ws: &Workspace, open: &mut Option<Box<dyn Outbox>>) -> Result<bool, Failure> {
+    let mut outbox = match open.take() {
+        Some(outbox) => outbox,
+        None => match ws.outbox() {
+            Ok(outbox) => outbox,
+            Err(failure) if may_pass(&failure) => return Ok(false),
+            Err(failure) => return Err(failure),
+        },
+    };
+    match outbox.counts(Timestamp::now()) {
+        Ok(counts) => {
+            // One that was replaced meanwhile would be asked for ever, so whatever is idle is opened anew.
+            let is_idle = counts.waiting + counts.delayed + counts.in_flight + counts.held == 0;
+            *open = (!is_idle).then_some(outbox);
+            Ok(is_idle)
+        }
+        Err(failure) if may_pass(&failure) => Ok(false),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn may_pass(failure: &Failure) -> bool {
+    matches!(failure.kind, FailureKind::Down | FailureKind::Busy)
 }
 
 fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
@@ -38,7 +120,9 @@ fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
     let title = if report.fresh {
         out.paint(Style::Good, "fresh").into_owned() + &format!(": {pages}, nothing is owed")
     } else {
-        out.paint(Style::Warn, "not fresh").into_owned() + &format!(": {pages} in the folder")
+        let mut parts = vec![pages];
+        parts.extend(owed(report));
+        out.paint(Style::Warn, "not fresh").into_owned() + ": " + &parts.join(", ")
     };
     out.line(title);
     let outbox = &report.outbox;
@@ -67,12 +151,28 @@ fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
         };
         let state = out.paint(style, format!("{:5}", store.state)).into_owned();
         let pages = count(store.pages, "page");
-        out.line(format_args!("{name:8} {state} {pages}"));
+        let lag = match (store.behind, store.oldest) {
+            (Some(0), _) => String::new(),
+            (Some(behind), Some(since)) => {
+                format!(
+                    ", {behind} behind (the oldest job is {} old)",
+                    age(since, now)
+                )
+            }
+            (Some(behind), None) => format!(", {behind} behind"),
+            (None, _) => ", how many it lacks is not known".into(),
+        };
+        out.line(format_args!("{name:8} {state} {pages}{lag}"));
     }
     print_watch(out, &report.watch, now);
     if let Some(status) = &report.hooks {
         let summary = hooks::summary(out, status);
-        out.line(format_args!("hooks    {summary}"));
+        let more = if status.runs || status.elsewhere.is_none() {
+            ""
+        } else {
+            "; `wiki-sync hooks status` says what may be done"
+        };
+        out.line(format_args!("hooks    {summary}{more}"));
     }
     if let Some(alerts) = &report.alerts {
         print_alerts(out, alerts, now);
@@ -97,25 +197,65 @@ fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
             format!("  {path}  {whose}  for {}", age(job.since, now))
         });
     }
-    if !report.held.is_empty() {
-        out.trouble("held or put back:");
-        out.bounded(&report.held, |job| {
+    print_holds(out, report, now);
+    print_letters(out, report, now);
+    out.skipped(&report.skipped);
+    out.troubles(&report.trouble);
+}
+
+/// Prints what is held, why, since when, and when it is tried again.
+fn print_holds(out: &mut Out, report: &StatusReport, now: Timestamp) {
+    if report.holds.is_empty() {
+        return;
+    }
+    out.trouble("held or put back:");
+    let by_watch = report.watch.running && !report.watch.enqueue_only && !report.watch.deaf;
+    out.bounded(&report.holds, |hold| {
+        let next = match hold.next {
+            Some(at) if at <= now.0 => "due now".into(),
+            Some(at) => format!("again in {}", roughly(now.until(Timestamp(at)))),
+            None if by_watch => "again when the watch finds it free".into(),
+            None => "again at the next `wiki-sync drain`".into(),
+        };
+        format!(
+            "  {:8} {}, since {}, {next}: {}",
+            hold.store.unwrap_or("retry"),
+            count(hold.jobs, "job"),
+            age(hold.since, now),
+            clean(&hold.reason)
+        )
+    });
+}
+
+/// Prints the dead letters by their reasons.
+fn print_letters(out: &mut Out, report: &StatusReport, now: Timestamp) {
+    if report.outbox.dead > 0 {
+        let title = format!("dead letters: {}", report.outbox.dead);
+        let title = out.paint(Style::Bad, title).into_owned();
+        out.trouble(format_args!("{title}; `wiki-sync dlq list` shows them"));
+        out.bounded(&report.dead_letters, |dead| {
             format!(
-                "  {}  {}  {}  {}",
-                clean(&job.path),
-                job.store.unwrap_or("retry"),
-                age(job.since, now),
-                clean(&job.reason)
+                "  {:8} {}, since {}: {}",
+                dead.store.unwrap_or("all"),
+                count(dead.letters, "letter"),
+                age(dead.oldest, now),
+                clean(&dead.reason)
             )
         });
     }
-    if outbox.dead > 0 {
-        let title = format!("dead letters: {}", outbox.dead);
-        let title = out.paint(Style::Bad, title).into_owned();
-        out.trouble(format_args!("{title}; `wiki-sync dlq list` shows them"));
-    }
-    out.skipped(&report.skipped);
-    out.troubles(&report.trouble);
+}
+
+/// Returns what is owed, in few words.
+fn owed(report: &StatusReport) -> impl Iterator<Item = String> {
+    let outbox = &report.outbox;
+    let jobs = outbox.waiting + outbox.delayed + outbox.in_flight + outbox.held;
+    let owed = [
+        (jobs, "job", "not done"),
+        (outbox.dead, "dead letter", "left"),
+        (report.unannounced, "page", "not announced"),
+    ];
+    let owed = owed.into_iter().filter(|(number, ..)| *number > 0);
+    owed.map(|(number, what, how)| format!("{} {how}", count(number, what)))
 }
 
 fn print_alerts(out: &mut Out, alerts: &AlertStatus, now: Timestamp) {
@@ -159,15 +299,14 @@ fn print_watch(out: &mut Out, watch: &WatchStatus, now: Timestamp) {
             "watch    process {pid}, by {}{only}{event}",
             clean(mode)
         ));
-        if let Some(why) = &watch.why {
+        if let Some(why) = watch.why.as_ref().filter(|_| !watch.degraded) {
             out.trouble(format_args!("  not by events alone: {}", clean(why)));
         }
-        if watch.deaf {
-            let title = out.paint(Style::Bad, "the watch does nothing").into_owned();
-            out.trouble(format_args!(
-                "{title}: end it with `kill {pid}` and start `wiki-sync watch` again"
-            ));
-        }
+    }
+    if let Some(trouble) = watch.trouble(now) {
+        let what = out.paint(Style::Bad, clean(&trouble.what)).into_owned();
+        let hint = trouble.hint.unwrap_or_default();
+        out.trouble(format_args!("{what}\n    hint: {}", clean(&hint)));
     }
 }
 

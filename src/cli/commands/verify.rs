@@ -1,55 +1,115 @@
 //! `wiki-sync verify`
 
+use std::path::PathBuf;
+
 use crate::cli::Context;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
+use crate::cli::open::Workspace;
 use crate::cli::out::{Out, Style, clean, count};
+use crate::cli::paths;
 use crate::cli::progress::Bar;
-use crate::engine::report::{DriftKind, VerifyReport};
-use crate::engine::verify::{repair, verify};
-use crate::model::Timestamp;
+use crate::engine::Parts;
+use crate::engine::report::VerifyReport;
+use crate::engine::verify::{VerifyOptions, repair, verify};
+use crate::model::{StoreName, Timestamp};
 
 /// Compare every store with the pages and name each difference
 #[derive(Debug, clap::Args)]
 pub(crate) struct VerifyArgs {
+    /// Believe the receipts and HEAD, and do not read what graph and vectors hold
+    #[arg(long)]
+    fast: bool,
+    /// Only this store: graph, vectors or git. May be given several times
+    #[arg(long, value_name = "STORE", value_parser = clap::value_parser!(StoreName))]
+    store: Vec<StoreName>,
+    /// Only these pages, and what is in these folders
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    path: Vec<PathBuf>,
     /// Enqueue exactly the pages that differ; the next drain heals them
     #[arg(long)]
     repair: bool,
 }
 
+impl VerifyArgs {
+    fn options(&self, ws: &Workspace, parts: &Parts) -> Result<VerifyOptions, CommandError> {
+        for &asked in &self.store {
+            if !parts.stores.iter().any(|store| store.name() == asked) {
+                return Err(CommandError::new(format!("this wiki has no store {asked}"))
+                    .hint("git.commit is \"off\"; `wiki-sync config` shows where that stands"));
+            }
+        }
+        Ok(VerifyOptions {
+            fast: self.fast,
+            stores: self.store.clone(),
+            within: paths::within(&ws.wiki, &ws.start, &self.path)?,
+        })
+    }
+}
+
 pub(super) fn run(args: &VerifyArgs, cx: &mut Context) -> Result<Exit, CommandError> {
     let ws = cx.workspace()?;
     let mut parts = ws.parts()?;
+    let options = args.options(&ws, &parts)?;
     let mut bar = Bar::new(&cx.out);
-    let mut report = verify(&mut parts, &mut bar)?;
+    let mut report = verify(&mut parts, &options, &mut bar)?;
     drop(bar);
+    refuse_unknown(&ws, &report)?;
     if args.repair {
-        report.repaired = repair(&mut parts, &report, Timestamp::now())?;
+        repair(&mut parts, &mut report, Timestamp::now())?;
     }
-    let stores: Vec<_> = parts
-        .stores
-        .iter()
-        .map(|store| store.name().as_str())
-        .collect();
     if cx.out.is_json() {
         cx.out.json(&report);
     } else {
-        print(&mut cx.out, &report, &stores);
+        print(&mut cx.out, &report);
     }
     Ok(Exit::of_verify(&report))
 }
 
-fn print(out: &mut Out, report: &VerifyReport, stores: &[&str]) {
+/// Refuses a path that is no folder and of which there is nothing anywhere: "in sync" would be the answer to a slip.
+fn refuse_unknown(ws: &Workspace, report: &VerifyReport) -> Result<(), CommandError> {
+    let is_folder = |path: &&String| ws.root.path.join(path).is_dir();
+    match report.unknown.iter().find(|path| !is_folder(path)) {
+        Some(path) => Err(CommandError::new(format!(
+            "no page {path:?}, neither on disk nor in a store"
+        ))
+        .hint("paths are relative to the current folder, the root or the pages' folder")),
+        None => Ok(()),
+    }
+}
+
+fn print(out: &mut Out, report: &VerifyReport) {
     let pages = count(report.pages, "page");
+    let stores = report.stores.join(", ");
+    let is_fast = report.mode == "fast";
     if report.in_sync {
         let title = out.paint(Style::Good, "in sync").into_owned();
-        out.say(format_args!(
-            "{title}: {pages}, read from {}",
-            stores.join(", ")
-        ));
+        let how = if is_fast {
+            "by the receipts of"
+        } else {
+            "read from"
+        };
+        out.say(format_args!("{title}: {pages}, {how} {stores}"));
     } else {
         let title = out.paint(Style::Bad, "not in sync").into_owned();
-        out.trouble(format_args!("{title}: {pages} in the folder"));
+        let place = if report.paths.is_empty() {
+            "in the folder"
+        } else {
+            "asked for"
+        };
+        out.trouble(format_args!("{title}: {pages} {place}"));
+    }
+    if is_fast {
+        out.say("fast: the stores were not read; `wiki-sync verify` does it. Not seen:");
+        for unseen in &report.unseen {
+            out.say(format_args!("  {unseen}"));
+        }
+    }
+    if !report.replaced.is_empty() {
+        out.trouble(format_args!(
+            "not the store that its receipts speak of: {}; the next `wiki-sync drain` looks through it once",
+            report.replaced.join(", ")
+        ));
     }
     if !report.drift.is_empty() {
         out.trouble(format_args!(
@@ -57,13 +117,19 @@ fn print(out: &mut Out, report: &VerifyReport, stores: &[&str]) {
             count(report.drift.len() as u64, "difference")
         ));
         out.bounded(&report.drift, |drift| {
-            let kind = match drift.kind {
-                DriftKind::Missing => "missing",
-                DriftKind::Stale => "stale",
-                DriftKind::Orphan => "orphan",
-            };
-            format!("  {:8} {kind:8} {}", drift.store, clean(&drift.path))
+            format!(
+                "  {:8} {:8} {}",
+                drift.store,
+                drift.kind.as_str(),
+                clean(&drift.path)
+            )
         });
+    }
+    if report.removed > 0 {
+        out.trouble(format_args!(
+            "removed {} that named no page",
+            count(report.removed, "orphan")
+        ));
     }
     if report.repaired > 0 {
         out.trouble(format_args!(

@@ -8,7 +8,7 @@ use crate::cli::Context;
 use crate::cli::environment;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
-use crate::cli::open::{Workspace, ignored_by_git};
+use crate::cli::open::{Workspace, ignore_rules, ignored_by_git};
 use crate::cli::out::{Out, Style, clean, count};
 use crate::cli::progress::Bar;
 use crate::cli::signals::stop_on_signals;
@@ -92,6 +92,7 @@ fn watch_once(
         },
         enqueue_only: args.enqueue_only,
         ignored: &*ignored,
+        ignore_rules: ignore_rules(ws),
         settings_file: ws.root.path.join(FILE_NAME),
     };
     Ok(watch(&mut parts, source, &options, teller)?)
@@ -185,10 +186,18 @@ impl<'a> Teller<'a> {
     }
 
     fn refused(&mut self, error: &CommandError) {
+        if self.cx.out.is_json() {
+            let reason = error.lines().map(|(_, text)| text).next();
+            self.cx.out.json_line(&Line {
+                reason,
+                ..Line::new("trouble")
+            });
+        }
         let out = self.out();
         for (label, text) in error.lines() {
             out.stderr(label, text);
         }
+        out.stderr("hint", "until then it goes on as it was");
         std::thread::sleep(REOPEN);
     }
 

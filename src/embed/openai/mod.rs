@@ -160,6 +160,18 @@ impl OpenAi {
         }
     }
 
+    /// Asks once for the vector of an innocent text, within this time.
+    ///
+    /// # Errors
+    /// The provider's failure.
+    pub(super) fn try_out(&self, within: Duration) -> Result<(), Failure> {
+        match self.ask(&self.passage, &[INNOCENT], within, Tries::One, &|| true) {
+            Ok(_) => Ok(()),
+            Err(Setback::Provider(failure)) => Err(failure),
+            Err(Setback::Texts(suspicion)) => Err(self.line.convict(suspicion)),
+        }
+    }
+
     /// Asks for an innocent text.
     ///
     /// # Errors
@@ -303,11 +315,7 @@ impl Embedder for OpenAi {
     }
 
     fn probe(&self) -> Result<(), Failure> {
-        match self.ask(&self.passage, &[INNOCENT], PROBE, Tries::One, &|| true) {
-            Ok(_) => Ok(()),
-            Err(Setback::Provider(failure)) => Err(failure),
-            Err(Setback::Texts(suspicion)) => Err(self.line.convict(suspicion)),
-        }
+        self.try_out(PROBE)
     }
 
     fn passages(

@@ -509,6 +509,7 @@ fn a_model_that_gives_other_vectors_than_before_is_refused() {
     };
     let failure = provider(&wanted, None).learn();
     assert_eq!(failure, Ok(4), "what is set is known");
+    server.next([Fault::Length(DIMENSION)]);
     let answers = embed(&provider(&wanted, None), &["a"]);
     let failure = answers[0].as_ref().expect_err("refused");
     assert!(

@@ -9,6 +9,7 @@
 //! | `deliveries.rs` | what is to be delivered, and what became of it |
 //! | `courier.rs` | a thread for each channel |
 //! | `send.rs` | sending one message, in bounded time |
+//! | `examine.rs` | whether a message would arrive, for `doctor` |
 //!
 //! Nothing here fails or delays a drain: what goes wrong with an alert is a trouble in the report, and what was not
 //! delivered waits in the table for the next drain. A message may arrive twice when its channel took it and we were
@@ -17,6 +18,7 @@
 mod book;
 mod courier;
 mod deliveries;
+mod examine;
 mod letters;
 mod send;
 mod settings;
@@ -28,6 +30,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+pub use examine::examine;
 pub use settings::{
     AlertSettings, Channel, DeliveryPolicy, TOKEN_VARIABLE, VARIABLES, check_base_url,
     check_webhook_url,

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -103,7 +104,11 @@ impl Sender {
                     // Else `a.md` is taken for a link into the domain of Moldova, and shown with a picture of it.
                     "link_preview_options": {"is_disabled": true},
                 });
-                self.post(&telegram_url(&base_url, &token), &body, &token)
+                self.post(
+                    &telegram_url(&base_url, &token, "sendMessage"),
+                    &body,
+                    &token,
+                )
             }
             Channel::Webhook { url } => {
                 let body = json!({
@@ -120,11 +125,7 @@ impl Sender {
                 let [program, args @ ..] = command.as_slice() else {
                     return Err(Undelivered::new("no program is named"));
                 };
-                let program = if program.contains('/') {
-                    root.join(program)
-                } else {
-                    program.into()
-                };
+                let program = program_path(program, &root);
                 let mut command = Command::new(program);
                 command.args(args).current_dir(root);
                 self.run(command, message, now)
@@ -151,18 +152,8 @@ impl Sender {
             .get("retry-after")
             .and_then(|value| value.to_str().ok()?.trim().parse().ok());
         // Only what the Bot API documents: a foreign page of HTML helps nobody.
-        let told: Value = answer
-            .body_mut()
-            .with_config()
-            .limit(LONGEST_ANSWER)
-            .read_to_vec()
-            .ok()
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-            .unwrap_or_default();
-        let words = match told["description"].as_str() {
-            Some(words) => format!(": {}", http::told(words, Some(secret))),
-            None => String::new(),
-        };
+        let told = read_json(&mut answer);
+        let words = bot_words(&told, secret);
         let seconds = told["parameters"]["retry_after"].as_u64().or(header);
         Err(Undelivered {
             reason: format!("{host} answered {}{words}", status.as_u16()),
@@ -243,6 +234,32 @@ impl Sender {
     }
 }
 
+/// Returns what is started for a program that is named: one with a slash is looked for from the root.
+pub(super) fn program_path(program: &str, root: &Path) -> PathBuf {
+    if program.contains('/') {
+        root.join(program)
+    } else {
+        program.into()
+    }
+}
+
+/// Returns the Bot API's own words for what went wrong, without the token; nothing where it is not the Bot API that answers.
+pub(super) fn bot_words(told: &Value, secret: &Secret) -> String {
+    match told["description"].as_str() {
+        Some(words) => format!(": {}", http::told(words, Some(secret))),
+        None => String::new(),
+    }
+}
+
+/// Reads an answer's body, where it is JSON and not too long.
+pub(super) fn read_json(answer: &mut ureq::http::Response<ureq::Body>) -> Value {
+    let bytes = answer.body_mut().with_config().limit(LONGEST_ANSWER);
+    let bytes = bytes.read_to_vec().ok();
+    bytes
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .unwrap_or_default()
+}
+
 /// Says whether a variable of ours may hold a secret: a URL may have a password in it.
 fn may_be_secret(name: &str) -> bool {
     name == TOKEN_VARIABLE
@@ -256,7 +273,6 @@ fn may_be_secret(name: &str) -> bool {
 mod tests {
     use super::*;
     use crate::engine::alert::tests::{Answer, Server, message};
-    use std::path::PathBuf;
 
     const TOKEN: &str = "123:SECRET-token";
 

@@ -80,10 +80,10 @@ impl Channel {
     }
 }
 
-/// Returns the Bot API's address of a bot for sending messages: it holds the token.
-pub(super) fn telegram_url(base_url: &str, token: &Secret) -> String {
+/// Returns the Bot API's address of a bot's method: it holds the token.
+pub(super) fn telegram_url(base_url: &str, token: &Secret, method: &str) -> String {
     format!(
-        "{}/bot{}/sendMessage",
+        "{}/bot{}/{method}",
         base_url.trim_end_matches('/'),
         token.reveal()
     )

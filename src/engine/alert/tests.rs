@@ -9,7 +9,7 @@ use std::thread;
 use serde_json::Value;
 
 use super::*;
-use crate::model::{PagePath, Secret};
+use crate::model::{PagePath, Secret, StoreSet};
 use crate::outbox::Death;
 
 const START: Timestamp = Timestamp(1_700_000_000_000);
@@ -22,7 +22,7 @@ pub(crate) fn letter(id: i64, path: &str, version: &str) -> DeadLetter {
         id,
         path: Some(PagePath::parse(path).expect("a page's path")),
         death: Death {
-            store: None,
+            stores: StoreSet::NONE,
             reason: "not UTF-8".into(),
             attempts: 1,
             version: version.into(),

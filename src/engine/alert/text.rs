@@ -170,9 +170,11 @@ pub(super) fn of_letters(wiki: &str, letters: &[&DeadLetter], now: Timestamp) ->
             || "(a line that names no page)".into(),
             |path| tail(&plain(path.as_str()), LONGEST_PATH),
         );
-        let store = match letter.death.store {
-            Some(store) => format!(" ({store})"),
-            None => String::new(),
+        let stores = letter.death.stores;
+        let store = if stores.is_empty() {
+            String::new()
+        } else {
+            format!(" ({stores})")
         };
         let reason = head(&plain(&letter.death.reason), LONGEST_REASON);
         format!("{path}{store}: {reason}")
@@ -181,7 +183,7 @@ pub(super) fn of_letters(wiki: &str, letters: &[&DeadLetter], now: Timestamp) ->
     if let [letter] = letters {
         return Message::new(
             "dead_letter",
-            letter.death.store,
+            letter.death.stores.only(),
             1,
             now,
             &format!("wiki {wiki}: 1 page could not be synced"),
@@ -275,7 +277,7 @@ fn roughly(time: Duration) -> String {
 mod tests {
     use super::*;
     use crate::engine::alert::tests::letter;
-    use crate::model::Failure;
+    use crate::model::{Failure, StoreSet};
 
     const NOW: Timestamp = Timestamp(1_000_000);
 
@@ -290,6 +292,14 @@ mod tests {
              Next: wiki-sync dlq show 7"
         );
         assert_eq!((told.kind.as_str(), told.count), ("dead_letter", 1));
+        let mut by_two = letter(7, "a.md", "v");
+        by_two.death.stores = StoreSet::from(StoreName::Git).with(StoreName::Graph);
+        let told = of_letters("w", &[&by_two], NOW);
+        assert!(
+            told.text.contains("a.md (graph, git): not"),
+            "{}",
+            told.text
+        );
     }
 
     #[test]

@@ -3,10 +3,9 @@
 use super::pending::Due;
 use crate::engine::Parts;
 use crate::model::{Failure, Job, PagePath, StoreName, Timestamp};
+use crate::outbox::HANDFUL;
 use crate::wiki::{Entry, Reading};
 
-/// Jobs handed to the outbox at a time.
-const ENQUEUE: usize = 2_000;
 /// How many remembered paths are read at a time.
 const CHUNK: usize = 1_000;
 
@@ -60,7 +59,7 @@ pub(super) fn announce(
         let letters = parts.outbox.dead_of(&unknown)?.into_iter();
         jobs.extend(letters.filter_map(|letter| Some(Job::for_page(letter.path?, None))));
     }
-    for some in jobs.chunks(ENQUEUE) {
+    for some in jobs.chunks(HANDFUL) {
         parts.outbox.enqueue(some, now)?;
         handed.jobs += some.len() as u64;
     }
@@ -86,7 +85,9 @@ pub(super) fn announce_all(parts: &mut Parts, now: Timestamp) -> Result<u64, Fai
             return Ok(());
         }
         total += jobs.len() as u64;
-        outbox.enqueue(jobs, now)?;
+        for some in jobs.chunks(HANDFUL) {
+            outbox.enqueue(some, now)?;
+        }
         jobs.clear();
         Ok(())
     };
@@ -107,7 +108,7 @@ pub(super) fn announce_all(parts: &mut Parts, now: Timestamp) -> Result<u64, Fai
             Entry::Blind { folder, .. } => blind.push(folder),
             Entry::Skipped(_) => {}
         }
-        enqueue(&mut jobs, ENQUEUE)
+        enqueue(&mut jobs, HANDFUL)
     })?;
     let mut after = String::new();
     loop {
@@ -125,7 +126,7 @@ pub(super) fn announce_all(parts: &mut Parts, now: Timestamp) -> Result<u64, Fai
                 jobs.push(Job::for_page(path, None));
             }
         }
-        enqueue(&mut jobs, ENQUEUE)?;
+        enqueue(&mut jobs, HANDFUL)?;
     }
     enqueue(&mut jobs, 1)?;
     Ok(total)

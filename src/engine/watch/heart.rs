@@ -3,6 +3,7 @@
 use std::fs::{File, TryLockError};
 use std::io::Read as _;
 use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,12 @@ pub struct Beat {
     pub last_event: Option<i64>,
     /// It only enqueues; another process drains.
     pub enqueue_only: bool,
+    /// It has not said goodbye. A beat of an earlier version does not tell.
+    #[serde(default)]
+    pub alive: bool,
+    /// It was to listen to events, and does not, or not everywhere.
+    #[serde(default)]
+    pub degraded: bool,
 }
 
 /// How the watcher of a checkout is.
@@ -48,6 +55,8 @@ pub struct Pulse {
     pub running: bool,
     /// Whether it runs and has not been heard of for too long.
     pub deaf: bool,
+    /// Whether none runs, and the last one ended without a word: it was killed, or the machine went down.
+    pub gone: bool,
     /// What it, or the last one, said.
     pub beat: Option<Beat>,
 }
@@ -82,7 +91,7 @@ impl Heart {
                 (_, Ok(_) | Err(_)) => failure,
             },
         )?;
-        let path = state.path().join("watch.beat");
+        let path = beat_path(state);
         let options = File::options()
             .write(true)
             .create(true)
@@ -101,6 +110,8 @@ impl Heart {
                 why: None,
                 last_event: None,
                 enqueue_only,
+                alive: true,
+                degraded: false,
             },
             last: None,
             news: false,
@@ -115,11 +126,12 @@ impl Heart {
         self.news = true;
     }
 
-    /// Notes how changes are noticed; says whether that is new.
-    pub(super) fn set_mode(&mut self, mode: Mode, why: Option<&Failure>) -> bool {
+    /// Notes how changes are noticed, and whether that is less than was meant; says whether that is new.
+    pub(super) fn set_mode(&mut self, mode: Mode, why: Option<&Failure>, degraded: bool) -> bool {
         let why = why.map(|why| why.reason.clone());
         let new = self.beat.mode != mode.as_str() || self.beat.why != why;
         if new {
+            self.beat.degraded = degraded;
             self.beat.mode = mode.as_str().into();
             self.beat.why = why;
             self.last = None;
@@ -136,23 +148,55 @@ impl Heart {
         self.news = false;
         self.last = Some(Instant::now());
         self.beat.beat = Timestamp::now().0;
-        let mut text = serde_json::to_vec(&self.beat).unwrap_or_default();
-        if text.len() > LENGTH {
-            let short = Beat {
-                why: Some("too long to be told".into()),
-                ..self.beat.clone()
-            };
-            text = serde_json::to_vec(&short).unwrap_or_default();
-        }
-        text.resize(LENGTH, b' ');
         // Where it cannot be written, `status` says that it is not well, which is so.
-        let _ = self.file.write_all_at(&text, 0);
+        let _ = self.file.write_all_at(&written(&self.beat), 0);
     }
+}
+
+impl Drop for Heart {
+    /// Says goodbye.
+    fn drop(&mut self) {
+        self.beat.alive = false;
+        let _ = self.file.write_all_at(&written(&self.beat), 0);
+    }
+}
+
+/// Returns a beat as it stands in the file.
+fn written(beat: &Beat) -> Vec<u8> {
+    let mut text = serde_json::to_vec(beat).unwrap_or_default();
+    if text.len() > LENGTH {
+        let short = Beat {
+            why: Some("too long to be told".into()),
+            ..beat.clone()
+        };
+        text = serde_json::to_vec(&short).unwrap_or_default();
+    }
+    text.resize(LENGTH, b' ');
+    text
+}
+
+/// Says goodbye for a watcher that runs in this process, if one does: a person ends it at once.
+pub fn say_goodbye(state: &StateDir) {
+    if let Ok(Some(beat)) = read(state)
+        && beat.pid == std::process::id()
+        && let Ok(file) = File::options().write(true).open(beat_path(state))
+    {
+        let beat = Beat {
+            alive: false,
+            ..beat
+        };
+        // As with a beat.
+        let _ = file.write_all_at(&written(&beat), 0);
+    }
+}
+
+fn beat_path(state: &StateDir) -> PathBuf {
+    state.path().join("watch.beat")
 }
 
 fn read(state: &StateDir) -> std::io::Result<Option<Beat>> {
     let mut text = String::new();
-    match File::open(state.path().join("watch.beat")) {
+    match File::open(beat_path(state)) {
         Ok(mut file) => file.read_to_string(&mut text)?,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(e),
@@ -184,9 +228,11 @@ pub fn pulse(state: &StateDir, now: Timestamp) -> Result<Pulse, Failure> {
         && beat
             .as_ref()
             .is_some_and(|beat| Timestamp(beat.beat).until(now) > STALE);
+    let gone = !running && beat.as_ref().is_some_and(|beat| beat.alive);
     Ok(Pulse {
         running,
         deaf,
+        gone,
         beat,
     })
 }

@@ -5,9 +5,9 @@
 //! | `source.rs` | the trait of whatever tells of changes |
 //! | `events.rs` | the system's events, through `notify` |
 //! | `poll.rs`, `ears.rs` | looking again and again where nobody tells; both together |
-//! | `place.rs` | file systems that tell nothing |
 //! | `pending.rs` | pages that changed: quiet window and ceiling. Pure |
 //! | `surroundings.rs` | what git is doing beside us |
+//! | `ground.rs` | what we stand on and nothing tells of: settings and state, the file system, the clocks |
 //! | `hand.rs` | from pages that changed to jobs |
 //! | `heart.rs` | one watcher for each checkout, and how it is |
 //! | `watcher.rs` | the loop's state, and a turn of it |
@@ -18,25 +18,26 @@
 
 mod ears;
 mod events;
+mod ground;
 mod hand;
 mod heart;
 mod pending;
-mod place;
 mod poll;
 mod source;
 mod surroundings;
 mod watcher;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::drain::DrainOptions;
 use super::report::DrainReport;
 use super::{Parts, Progress};
 use crate::model::{Failure, FailureKind, PagePath};
+use crate::state::foreign_file_system;
 
 pub use ears::Mode;
-pub use heart::{Beat, Pulse, pulse};
+pub use heart::{Beat, Pulse, pulse, say_goodbye};
 pub use pending::Windows;
 pub use source::{Event, Source};
 
@@ -86,6 +87,8 @@ pub struct WatchOptions<'a> {
     pub enqueue_only: bool,
     /// Says whether git ignores a path.
     pub ignored: &'a dyn Fn(&str) -> bool,
+    /// Files, there or not, whose change changes that. Those below the pages' folder are heard of.
+    pub ignore_rules: Vec<PathBuf>,
     /// A file that ends the watch when it changes: the settings.
     pub settings_file: PathBuf,
 }
@@ -158,12 +161,13 @@ pub fn open_source(parts: &Parts, choice: Choice) -> Result<Box<dyn Source>, Fai
             return Err(Failure::new(FailureKind::Waiting, "watch.mode is \"poll\""));
         }
         Choice::Auto => {
-            if let Some(kind) = place::network_kind(&pages) {
+            if let Some(foreign) = beyond_this_machine(&pages) {
                 return Err(Failure::new(
                     FailureKind::Waiting,
                     format!(
-                        "{} is on {kind}, where others' changes make no events",
-                        pages.display()
+                        "{} is on {}, where others' changes make no events",
+                        pages.display(),
+                        foreign
                     ),
                 )
                 .hint("if all changes are made on this machine, set watch.mode = \"events\""));
@@ -173,6 +177,12 @@ pub fn open_source(parts: &Parts, choice: Choice) -> Result<Box<dyn Source>, Fai
     }
     let cage = parts.state.path().join("canary");
     Ok(Box::new(events::Events::open(&parts.wiki, &cage)?))
+}
+
+/// Returns the name of the file system that the pages are on, where others may change them without our hearing of it.
+fn beyond_this_machine(pages: &Path) -> Option<&'static str> {
+    fail::fail_point!("watch.network", |_| Some("NFS"));
+    foreign_file_system(pages).map(|foreign| foreign.name)
 }
 
 /// Watches the wiki and drains, until it is told to stop.

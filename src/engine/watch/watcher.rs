@@ -1,17 +1,15 @@
 //! The loop: wait for events, look at what else may have changed, and drain when something is due.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use super::ears::Ears;
+use super::ears::{Ears, Mode};
+use super::ground::Ground;
 use super::hand::{announce, announce_all, pages_below};
 use super::heart::Heart;
 use super::pending::Pending;
 use super::source::{Event, Source};
 use super::surroundings::{Git, Look};
-use super::{End, Listener, Told, WatchOptions};
+use super::{Choice, End, Listener, Told, WatchOptions};
 use crate::engine::alert::{END_WAIT, Event as Incident, Subject};
 use crate::engine::drain::Run;
 use crate::engine::gate::Gate;
@@ -31,8 +29,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const RETRY_HELD: Duration = Duration::from_secs(30);
 /// How soon a neighbour's lock is tried again.
 const RETRY_BUSY: Duration = Duration::from_secs(1);
-/// A clock that went on for so much longer than we did: the machine slept.
-const SLEPT: Duration = Duration::from_secs(30);
+
+/// Why all is looked at when no other reason is known.
+const MANY: &str = "more pages changed than are kept apart";
+/// Why all is looked at when a `.gitignore` or its like changed: folders may be ours now that were none of ours.
+const OTHER_RULES: &str = "what git ignores changed";
 
 /// A watch under way.
 pub(super) struct Watcher<'a> {
@@ -63,21 +64,8 @@ pub(super) struct Watcher<'a> {
     not_before: Option<Instant>,
     outage: Gate,
     warm_until: Option<Instant>,
-    clocks: (Instant, SystemTime),
-    stamps: [Stamp; 3],
+    ground: Ground,
     troubles: Vec<Trouble>,
-}
-
-/// A file's inode, size and modification time; `None` when it is not there.
-type Stamp = Option<(u64, u64, i64, i64)>;
-
-fn stamp(path: &Path, written: bool) -> Stamp {
-    let meta = fs::metadata(path).ok()?;
-    Some(if written {
-        (meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec())
-    } else {
-        (meta.ino(), 0, 0, 0)
-    })
 }
 
 impl<'a> Watcher<'a> {
@@ -120,12 +108,7 @@ impl<'a> Watcher<'a> {
             not_before: None,
             outage: Gate::default(),
             warm_until: None,
-            clocks: (now, SystemTime::now()),
-            stamps: [
-                stamp(&parts.state.database(), false),
-                stamp(&parts.state.outbox(), false),
-                stamp(&options.settings_file, true),
-            ],
+            ground: Ground::new(parts, options),
             troubles: Vec::new(),
         };
         watcher.ears.open_all(&parts.wiki, options.ignored)?;
@@ -161,7 +144,7 @@ impl<'a> Watcher<'a> {
             self.heart.beat();
             if Instant::now() >= self.next_look {
                 self.next_look = Instant::now() + LOOK;
-                if let Some(what) = self.replaced(parts) {
+                if let Some(what) = self.ground.replaced(parts, self.options) {
                     break Ok(End::Again(what));
                 }
                 let looked = self.look_around(parts);
@@ -235,6 +218,10 @@ impl<'a> Watcher<'a> {
         {
             self.heart.heard();
             self.pending.note(path, gone, now);
+        } else if let Some((folder, ".gitignore")) = path.rsplit_once('/')
+            && parts.wiki.is_folder(folder)
+        {
+            self.want_all(OTHER_RULES, now);
         }
     }
 
@@ -276,34 +263,26 @@ impl<'a> Watcher<'a> {
 
     fn tell_mode(&mut self) -> bool {
         let mode = self.ears.mode();
-        self.heart.set_mode(mode, self.ears.why.as_ref())
-    }
-
-    /// Says what of that we work with is another one now.
-    fn replaced(&self, parts: &Parts) -> Option<&'static str> {
-        let [database, outbox, settings] = self.stamps;
-        if stamp(&parts.state.database(), false) != database
-            || stamp(&parts.state.outbox(), false) != outbox
-        {
-            Some("the state folder was replaced")
-        } else if stamp(&self.options.settings_file, true) != settings {
-            Some("the settings changed")
-        } else {
-            None
-        }
+        let degraded = mode != Mode::Events && self.options.settings.choice != Choice::Poll;
+        self.heart.set_mode(mode, self.ears.why.as_ref(), degraded)
     }
 
     /// Looks at all that makes no events: git, the outbox, the clocks.
     fn look_around(&mut self, parts: &mut Parts) -> Result<(), Failure> {
         let now = Instant::now();
-        let (instant, wall) = std::mem::replace(&mut self.clocks, (now, SystemTime::now()));
-        let went = wall.elapsed().unwrap_or_default();
-        if went > now.duration_since(instant) + SLEPT {
+        if self.ground.slept(now) {
             self.want_all("the clock jumped: the machine slept", now);
         }
         if now >= self.next_scan {
             self.next_scan = now + self.options.settings.scan_every;
             self.want_all("it is time", now);
+        }
+        if self.ground.has_other_rules(self.options) {
+            self.want_all(OTHER_RULES, now);
+        }
+        if self.git.is_none() {
+            // A repository may be made at any time.
+            self.git = Git::of(parts.wiki.root());
         }
         self.look_at_git(now);
         if self.run.is_some() && parts.state.hints()? > 0 {
@@ -389,7 +368,7 @@ impl<'a> Watcher<'a> {
             self.hand_on(parts, listener)?;
             let run = self.run.as_mut().expect("seen above");
             let mut progress = Beating(&mut self.heart, listener.progress());
-            let did = run.work(parts, &mut progress)?;
+            let did = run.work(parts, true, &mut progress)?;
             if self.options.drain.stop.is_wished() {
                 break;
             }
@@ -423,12 +402,13 @@ impl<'a> Watcher<'a> {
             }
         }
         if due.all {
-            let why = self.rescan.take().unwrap_or("it is time");
+            let why = self.rescan.take().unwrap_or(MANY);
             listener.hear(&Told::Rescan { why });
-            // Folders that came may be among what was not told.
-            self.ears.arm_all(&parts.wiki, self.options.ignored)?;
             let mut progress = Beating(&mut self.heart, listener.progress());
-            if let Err(failure) = run.rescan(parts, &mut progress) {
+            // Folders that came may be among what was not told.
+            let armed = self.ears.arm_all(&parts.wiki, self.options.ignored);
+            let looked = armed.and_then(|()| run.rescan(parts, &mut progress));
+            if let Err(failure) = looked {
                 self.want_all(why, Instant::now());
                 return Err(failure);
             }
@@ -457,7 +437,10 @@ impl<'a> Watcher<'a> {
         let report = run.take_report(parts, began)?;
         let pages = std::mem::take(&mut run.brought);
         run.forget_pass(report.held == 0);
-        let did = report.processed + report.dlq + report.retried + report.forgotten > 0;
+        let took = report.stores.values().any(|s| s.applied + s.removed > 0);
+        let did = report.processed + report.dlq + report.retried + report.forgotten > 0
+            // A page that one store refuses was brought to the others.
+            || (report.held > 0 && took);
         let new_trouble = report.trouble.iter().any(|one| {
             let mut known = self.troubles.iter();
             !known.any(|known| known.reason == one.reason && known.store == one.store)
@@ -485,21 +468,27 @@ impl<'a> Watcher<'a> {
     /// Announces what is due to whoever drains.
     fn pass_on(&mut self, parts: &mut Parts, listener: &mut dyn Listener) -> Result<(), Failure> {
         let mut due = self.pending.take_due(Instant::now());
+        if due.all && self.begun {
+            let why = self.rescan.unwrap_or(MANY);
+            listener.hear(&Told::Rescan { why });
+        }
         due.all |= !self.begun;
         let time = Timestamp::now();
         let ignored = self.options.ignored;
         let announced = announce(parts, &due, ignored, time).and_then(|handed| {
-            let all = if due.all {
-                announce_all(parts, time)?
-            } else {
-                0
-            };
-            Ok(handed.jobs + all)
+            let mut jobs = handed.jobs;
+            if due.all {
+                self.ears.arm_all(&parts.wiki, ignored)?;
+                jobs += announce_all(parts, time)?;
+            }
+            Ok(jobs)
         });
         match announced {
             Ok(jobs) => {
                 self.begun = true;
-                self.rescan = None;
+                if due.all {
+                    self.rescan = None;
+                }
                 self.outage.proved();
                 if jobs > 0 {
                     listener.hear(&Told::Enqueued { jobs });

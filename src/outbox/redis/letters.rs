@@ -14,7 +14,7 @@ use super::lines::{HEAD, Line, mark, size_of};
 use super::settings::Offset;
 use super::text::Text as _;
 use super::{PIECE, RedisOutbox, distinct};
-use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
+use crate::model::{Failure, FailureKind, Job, PagePath, Timestamp};
 use crate::outbox::entry::Entry;
 use crate::outbox::{DeadLetter, Death, Which, clip, excerpt};
 
@@ -30,6 +30,7 @@ pub(super) struct Letter {
     /// The beginning of a line that named no page.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) head: String,
+    /// The stores that it stands for.
     pub(super) store: Option<String>,
     pub(super) reason: String,
     pub(super) attempts: u32,
@@ -45,7 +46,7 @@ impl Letter {
             id,
             line: entry.line(death.attempts),
             head: String::new(),
-            store: death.store.map(|store| store.as_str().to_owned()),
+            store: death.stores_text(),
             reason: clip(&death.reason).to_owned(),
             attempts: death.attempts,
             version: death.version.clone(),
@@ -84,13 +85,13 @@ impl Letter {
             id: self.id,
             path,
             death: Death {
-                store: self.store.and_then(|name| name.parse::<StoreName>().ok()),
+                stores: Death::stores_of(self.store.as_deref()),
                 reason: self.reason,
                 attempts: self.attempts,
                 version: self.version,
                 fingerprint: self.fingerprint,
             },
-            dead_at: offset.told(self.dead_at),
+            dead_at: offset.date(self.dead_at),
             size,
             head,
         }

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::error::{ends_connection, failure};
 use super::keys::{Key, Keys};
+use super::server::Told;
 use super::wire::{Until, Wire};
 use super::{RedisSettings, owner::Owner};
 use crate::model::{Failure, FailureKind};
@@ -19,16 +20,14 @@ use crate::model::{Failure, FailureKind};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long an answer may take that a line of half a gigabyte goes before, which is the longest that a server takes.
 const LONG_PATIENCE: Duration = Duration::from_secs(40);
-/// The first version whose scripts can say that they may run when memory is full.
-const OLDEST: u32 = 7;
 
 /// A server, and the connection to it while there is one.
 pub(super) struct Link {
-    to: ConnectionAddr,
+    pub(super) to: ConnectionAddr,
     /// User, password and database.
-    login: RedisConnectionInfo,
+    pub(super) login: RedisConnectionInfo,
     /// The server's address, without user and password.
-    place: String,
+    pub(super) place: String,
     connection: Option<Wire>,
     /// How long one call may take in all.
     within: Option<Duration>,
@@ -38,7 +37,7 @@ pub(super) struct Link {
     pub(super) was_late: bool,
     pub(super) keys: Keys,
     owner: Owner,
-    allow_eviction: bool,
+    pub(super) allow_eviction: bool,
     /// Our mark of ownership, and the one that stands there and is ours all the same.
     pub(super) mark: String,
     pub(super) former_mark: Vec<u8>,
@@ -186,7 +185,7 @@ impl Link {
         Ok(connection)
     }
 
-    fn log_in(&self, connection: &mut Wire) -> RedisResult<()> {
+    pub(super) fn log_in(&self, connection: &mut Wire) -> RedisResult<()> {
         let mut greeting = redis::pipe();
         if let Some(password) = self.login.password() {
             greeting
@@ -266,47 +265,15 @@ impl Link {
             }
             Err(e) => return Err(failure(doing, &self.place, &e)),
         };
-        let value = |name: &str| {
-            info.lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-                .map(str::trim)
-        };
-        if let Some(version) = value("redis_version")
-            && let Some(Ok(major)) = version.split('.').next().map(str::parse::<u32>)
-            && major < OLDEST
-        {
-            return Err(Failure::new(
-                FailureKind::Refused,
-                format!("redis at {} is version {version}", self.place),
-            )
-            .hint(format!("the outbox needs version {OLDEST} or later")));
-        }
-        match value("maxmemory_policy") {
-            Some("noeviction") => {}
-            Some(policy) if self.allow_eviction => self.notes.push(format!(
-                "redis at {} may throw jobs away: maxmemory-policy is {policy}",
-                self.place
-            )),
-            Some(policy) => {
-                return Err(Failure::new(
-                    FailureKind::Refused,
-                    format!(
-                        "redis at {} may throw jobs away: maxmemory-policy is {policy}",
-                        self.place
-                    ),
-                )
-                .hint("redis-cli CONFIG SET maxmemory-policy noeviction; or outbox.allow_eviction = true, if losing jobs until the next scan is no harm"));
-            }
-            None => self.notes.push(format!(
-                "redis at {} does not tell its maxmemory-policy; it must be noeviction",
-                self.place
-            )),
-        }
+        let told = Told(info);
+        told.check_version(&self.place)?;
+        let note = told.check_policy(&self.place, self.allow_eviction)?;
+        self.notes.extend(note);
         Ok(())
     }
 
     /// Checks that the keys are ours: of the right types, and of this checkout.
-    fn check_keys(&mut self, connection: &mut Wire, doing: &str) -> Result<(), Failure> {
+    pub(super) fn check_keys(&mut self, connection: &mut Wire, doing: &str) -> Result<(), Failure> {
         let mut types = redis::pipe();
         for name in self.keys.all() {
             types.cmd("TYPE").arg(name);

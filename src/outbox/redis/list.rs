@@ -33,7 +33,7 @@ impl RedisOutbox {
             if let Some(lent) = read_entry::<Lent>(path, &text) {
                 let standing = Standing::InFlight {
                     worker: lent.worker.parse().ok(),
-                    since: offset.told(lent.since),
+                    since: offset.date(lent.since),
                 };
                 if let Some(pending) = pending(&lent.entry, standing, offset) {
                     found.insert((lent.entry.id, true), pending);
@@ -72,6 +72,7 @@ impl RedisOutbox {
                 reason: String::new(),
                 attempts: job.retry,
                 since: now,
+                due: Some(now),
             }));
         }
         list.truncate(limit);
@@ -90,6 +91,7 @@ fn pending(entry: &Entry, standing: Standing, offset: Offset) -> Option<Pending>
         held_for: entry.held_for.as_deref().and_then(|name| name.parse().ok()),
         reason: entry.reason.clone(),
         attempts: entry.attempts,
-        since: offset.told(entry.enqueued_at),
+        since: offset.date(entry.enqueued_at),
+        due: entry.due_at.map(|due| offset.date(due)),
     })
 }

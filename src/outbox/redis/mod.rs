@@ -12,6 +12,7 @@ mod adopt;
 mod change;
 mod claim;
 mod error;
+mod examine;
 mod keys;
 mod letters;
 mod lines;
@@ -20,6 +21,7 @@ mod list;
 mod owner;
 mod pages;
 mod recover;
+mod server;
 mod settings;
 mod settle;
 #[cfg(test)]
@@ -30,6 +32,7 @@ mod wire;
 use std::collections::HashSet;
 use std::time::Duration;
 
+pub use examine::examine;
 pub use owner::Owner;
 pub use settings::{Clock, RedisSettings};
 

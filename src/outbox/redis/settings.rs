@@ -59,4 +59,10 @@ impl Offset {
     pub(super) fn told(self, ms: i64) -> Timestamp {
         Timestamp(ms.saturating_sub(self.0))
     }
+
+    /// Returns a server's time as the caller's, for people: the same each time it is asked for. Each look at the two clocks
+    /// measures another fraction of a second, so only whole ones count.
+    pub(super) fn date(self, ms: i64) -> Timestamp {
+        Self((self.0.saturating_add(500)).div_euclid(1_000) * 1_000).told(ms)
+    }
 }

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::entry::Entry;
-use crate::model::{Job, PagePath, PathError, StoreName, Timestamp};
+use crate::model::{Job, PagePath, PathError, StoreName, StoreSet, Timestamp};
 use crate::outbox::{DeadLetter, Death, Junk, LONGEST_HEAD, Which, clip, excerpt};
 
 /// Lays a job to rest; an earlier dead letter of its page goes.
@@ -40,7 +40,7 @@ pub(super) fn bury_entry(
 
 fn nameless(reason: String) -> Death {
     Death {
-        store: None,
+        stores: StoreSet::NONE,
         reason,
         attempts: 0,
         version: String::new(),
@@ -63,7 +63,7 @@ fn insert(
     .execute(params![
         path,
         raw,
-        death.store.map(StoreName::as_str),
+        death.stores_text(),
         clip(&death.reason),
         death.attempts,
         death.version,
@@ -119,7 +119,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<DeadLetter> {
         size: row.get::<_, i64>(2)?.unsigned_abs(),
         head: excerpt(row.get_ref(3)?.as_blob()?),
         death: Death {
-            store: store(row.get(4)?),
+            stores: Death::stores_of(row.get::<_, Option<String>>(4)?.as_deref()),
             reason: row.get(5)?,
             attempts: row.get(6)?,
             version: row.get(7)?,

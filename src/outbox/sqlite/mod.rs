@@ -2,7 +2,7 @@
 //!
 //! One row per job; a page has at most one row that is not in flight and one that is (two unique
 //! indices). Every writing method is one `BEGIN IMMEDIATE` transaction; claim, settle and release are several short
-//! ones, so that nobody who enqueues waits long.
+//! ones, so that nobody who enqueues waits long. The disk is waited for between transactions, see [`OutboxDb`].
 
 mod dead;
 mod entry;
@@ -11,7 +11,6 @@ mod tests;
 
 use std::time::Duration;
 
-use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use self::entry::{Entry, State};
@@ -21,7 +20,7 @@ use super::{
     Pending, Recovered, Settle, Settled, Standing, Which,
 };
 use crate::model::{Job, PagePath, StoreName, Timestamp};
-use crate::state::{outbox_failure, with_write};
+use crate::state::{OutboxDb, outbox_failure};
 
 /// Statements kept prepared on the connection; more than this module has.
 const PREPARED: usize = 48;
@@ -40,23 +39,15 @@ const RELEASE: &str = "UPDATE jobs SET state = 'ready', held_for = NULL, due_at 
 /// The outbox in SQLite.
 #[derive(Debug)]
 pub struct SqliteOutbox {
-    db: Connection,
+    db: OutboxDb,
 }
 
 impl SqliteOutbox {
-    /// Makes an outbox of a connection that [`crate::state::open_outbox_db`] has opened. The connection is its
-    /// own: other parts open theirs.
+    /// Makes an outbox of a database that was opened for it alone: other parts open theirs.
     #[must_use]
-    pub fn open(db: Connection) -> Self {
-        db.set_prepared_statement_cache_capacity(PREPARED);
+    pub fn open(db: OutboxDb) -> Self {
+        db.reader().set_prepared_statement_cache_capacity(PREPARED);
         Self { db }
-    }
-
-    /// Says whether what is written next is to be on the disk when it returns; else it is with the next that is.
-    fn durable(&self, durable: bool, doing: &str) -> Result<(), OutboxError> {
-        self.db
-            .pragma_update(None, "synchronous", if durable { "FULL" } else { "NORMAL" })
-            .map_err(|e| outbox_failure(doing, &e))
     }
 
     /// Takes one piece of a claim: at most `max` jobs, and what was buried on the way.
@@ -66,7 +57,7 @@ impl SqliteOutbox {
         until: Timestamp,
         now: Timestamp,
     ) -> Result<Claims, OutboxError> {
-        with_write(&mut self.db, "cannot claim jobs", |tx| {
+        self.db.write_ahead("cannot claim jobs", |tx| {
             let mut claims = Claims::default();
             let entries = claimable(tx, max, now)?;
             let mut token = next_tokens(tx, entries.len())?;
@@ -121,21 +112,16 @@ impl SqliteOutbox {
         }
     }
 
-    /// Settles piece by piece; only after the last one the disk is waited for.
+    /// Settles piece by piece.
     fn settle_pieces(
         &mut self,
         claims: &[(Claimed, Settle)],
         now: Timestamp,
     ) -> Result<Settled, OutboxError> {
-        let doing = "cannot settle jobs";
         let mut settled = Settled::default();
         let mut pieces = claims.chunks(PIECE).peekable();
         while let Some(piece) = pieces.next() {
-            let is_last = pieces.peek().is_none();
-            if is_last {
-                self.durable(true, doing)?;
-            }
-            with_write(&mut self.db, doing, |tx| {
+            self.db.write_ahead("cannot settle jobs", |tx| {
                 for (claim, outcome) in piece {
                     match held_by(tx, claim)? {
                         Some(entry) => {
@@ -146,7 +132,7 @@ impl SqliteOutbox {
                 }
                 Ok(())
             })?;
-            if !is_last {
+            if pieces.peek().is_some() {
                 std::thread::sleep(GIVE_WAY);
             }
         }
@@ -159,7 +145,7 @@ impl Outbox for SqliteOutbox {
         if jobs.is_empty() {
             return Ok(Enqueued::default());
         }
-        let done = with_write(&mut self.db, "cannot enqueue", |tx| {
+        let done = self.db.write("cannot enqueue", |tx| {
             let mut done = Enqueued::default();
             for job in jobs {
                 if let Some(mut waiting) = Entry::waiting(tx, job.path.as_str())? {
@@ -186,17 +172,11 @@ impl Outbox for SqliteOutbox {
         if max == 0 {
             return Ok(Claims::default());
         }
+        // Whoever claims is a drain.
+        self.db.tidy("cannot claim jobs")?;
         let until = now.plus(lease.min(LONGEST_WAIT));
-        let doing = "cannot claim jobs";
-        // Whoever claims is a drain: it brings the log into the database when it closes.
-        self.db
-            .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
-            .map_err(|e| outbox_failure(doing, &e))?;
-        // After a power cut a claim belongs to the dead, so it may as well be forgotten.
-        self.durable(false, doing)?;
-        let claims = self.claim_pieces(max, until, now);
-        self.durable(true, doing)?;
-        let claims = claims?;
+        // The disk is not waited for: after a power cut a claim belongs to the dead, so it may as well be forgotten.
+        let claims = self.claim_pieces(max, until, now)?;
         fail::fail_point!("outbox.claimed");
         Ok(claims)
     }
@@ -210,10 +190,8 @@ impl Outbox for SqliteOutbox {
             return Ok(Settled::default());
         }
         fail::fail_point!("outbox.before_settle");
-        self.durable(false, "cannot settle jobs")?;
-        let settled = self.settle_pieces(claims, now);
-        self.durable(true, "cannot settle jobs")?;
-        let settled = settled?;
+        let settled = self.settle_pieces(claims, now)?;
+        self.db.sync("cannot settle jobs")?;
         fail::fail_point!("outbox.settled");
         Ok(settled)
     }
@@ -228,7 +206,7 @@ impl Outbox for SqliteOutbox {
             return Ok(0);
         }
         let until = now.plus(lease.min(LONGEST_WAIT));
-        with_write(&mut self.db, "cannot extend leases", |tx| {
+        self.db.write("cannot extend leases", |tx| {
             let mut lost = 0;
             for claim in claims {
                 let changed = match claim.id.0.parse::<i64>() {
@@ -249,7 +227,7 @@ impl Outbox for SqliteOutbox {
 
     fn recover(&mut self, all: bool, now: Timestamp) -> Result<Recovered, OutboxError> {
         let latest = now.plus(LONGEST_WAIT);
-        let taken = with_write(&mut self.db, "cannot recover jobs", |tx| {
+        let taken = self.db.write("cannot recover jobs", |tx| {
             let lost = tx
                 .prepare_cached(entry::LOST)?
                 .query_map(params![all, now.0, latest.0], Entry::read)?
@@ -271,7 +249,7 @@ impl Outbox for SqliteOutbox {
     fn release(&mut self, store: Option<StoreName>, now: Timestamp) -> Result<u64, OutboxError> {
         let mut all = 0;
         loop {
-            let released = with_write(&mut self.db, "cannot release held jobs", |tx| {
+            let released = self.db.write_ahead("cannot release held jobs", |tx| {
                 tx.prepare_cached(RELEASE)?.execute(params![
                     store.map(StoreName::as_str),
                     now.0,
@@ -280,14 +258,18 @@ impl Outbox for SqliteOutbox {
             })?;
             all += released as u64;
             if released < PIECE {
-                return Ok(all);
+                break;
             }
             std::thread::sleep(GIVE_WAY);
         }
+        if all > 0 {
+            self.db.sync("cannot release held jobs")?;
+        }
+        Ok(all)
     }
 
     fn bury(&mut self, junk: &Junk, now: Timestamp) -> Result<(), OutboxError> {
-        with_write(&mut self.db, "cannot keep a line that is no job", |tx| {
+        self.db.write("cannot keep a line that is no job", |tx| {
             dead::bury(tx, junk, now)
         })
     }
@@ -295,6 +277,7 @@ impl Outbox for SqliteOutbox {
     fn next_due(&mut self) -> Result<Option<Timestamp>, OutboxError> {
         let earliest = |state: State| -> rusqlite::Result<Option<i64>> {
             self.db
+                .reader()
                 .prepare_cached(
                     "SELECT due_at FROM jobs INDEXED BY jobs_by_due
                      WHERE state = ?1 AND due_at IS NOT NULL ORDER BY due_at LIMIT 1",
@@ -311,6 +294,7 @@ impl Outbox for SqliteOutbox {
     fn counts(&mut self, now: Timestamp) -> Result<Counts, OutboxError> {
         let read = || {
             self.db
+                .reader()
                 .prepare_cached(
                     "SELECT (SELECT count(*) FROM jobs WHERE state = 'ready'),
                             (SELECT count(*) FROM jobs WHERE state = 'delayed'),
@@ -338,8 +322,9 @@ impl Outbox for SqliteOutbox {
     fn pending(&mut self, limit: usize) -> Result<Vec<Pending>, OutboxError> {
         let read = || {
             let mut pending = Vec::new();
-            let mut statement = self.db.prepare_cached(
-                "SELECT path, held_for, reason, attempts, enqueued_at, state, worker, claimed_at
+            let mut statement = self.db.reader().prepare_cached(
+                "SELECT path, held_for, reason, attempts, enqueued_at, state, worker, claimed_at,
+                        due_at
                  FROM jobs ORDER BY id LIMIT ?1",
             )?;
             let mut rows = statement.query([as_limit(limit)])?;
@@ -361,6 +346,7 @@ impl Outbox for SqliteOutbox {
                         reason: row.get(2)?,
                         attempts: row.get(3)?,
                         since: Timestamp(row.get(4)?),
+                        due: row.get::<_, Option<i64>>(8)?.map(Timestamp),
                     });
                 }
             }
@@ -370,28 +356,28 @@ impl Outbox for SqliteOutbox {
     }
 
     fn dead(&mut self) -> Result<Vec<DeadLetter>, OutboxError> {
-        dead::list(&self.db).map_err(|e| outbox_failure("cannot list the dead letters", &e))
+        dead::list(self.db.reader()).map_err(|e| outbox_failure("cannot list the dead letters", &e))
     }
 
     fn dead_of(&mut self, paths: &[PagePath]) -> Result<Vec<DeadLetter>, OutboxError> {
-        dead::of_pages(&self.db, paths)
+        dead::of_pages(self.db.reader(), paths)
             .map_err(|e| outbox_failure("cannot look for dead letters", &e))
     }
 
     fn dead_line(&mut self, id: i64) -> Result<Option<Vec<u8>>, OutboxError> {
-        dead::line(&self.db, id).map_err(|e| outbox_failure("cannot read a dead letter", &e))
+        dead::line(self.db.reader(), id)
+            .map_err(|e| outbox_failure("cannot read a dead letter", &e))
     }
 
     fn retry_dead(&mut self, which: &Which, now: Timestamp) -> Result<u64, OutboxError> {
-        with_write(&mut self.db, "cannot retry dead letters", |tx| {
+        self.db.write("cannot retry dead letters", |tx| {
             dead::retry(tx, which, now)
         })
     }
 
     fn drop_dead(&mut self, which: &Which) -> Result<u64, OutboxError> {
-        with_write(&mut self.db, "cannot drop dead letters", |tx| {
-            dead::delete(tx, which)
-        })
+        self.db
+            .write("cannot drop dead letters", |tx| dead::delete(tx, which))
     }
 }
 

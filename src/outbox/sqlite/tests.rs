@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use rusqlite::{StatementStatus, TransactionBehavior};
 
 use super::*;
-use crate::model::Labels;
+use crate::model::{Labels, StoreSet};
 use crate::outbox::Death;
 use crate::state::open_outbox_db;
 use crate::testing::outbox_contract;
@@ -24,12 +24,18 @@ impl Place {
         Self { folder }
     }
 
-    fn db(&self) -> Connection {
+    fn open(&self) -> OutboxDb {
         open_outbox_db(&self.folder.path().join("outbox.db")).expect("opens")
     }
 
+    /// Another connection to the same file.
+    fn db(&self) -> Connection {
+        drop(self.open());
+        Connection::open(self.folder.path().join("outbox.db")).expect("opens")
+    }
+
     fn outbox(&self) -> SqliteOutbox {
-        SqliteOutbox::open(self.db())
+        SqliteOutbox::open(self.open())
     }
 }
 
@@ -68,10 +74,8 @@ proptest! {
     #[test]
     fn random_plays_end_as_in_the_model(steps in outbox_contract::plays()) {
         let place = Place::new();
-        let db = place.db();
         // Power cuts are not what this shows, and the disk is what it would wait for.
-        db.execute_batch("PRAGMA synchronous = OFF").expect("sets");
-        outbox_contract::play(&mut SqliteOutbox::open(db), &steps);
+        outbox_contract::play(&mut SqliteOutbox::open(place.open().careless()), &steps);
     }
 }
 
@@ -394,7 +398,7 @@ fn a_failed_transaction_leaves_nothing_behind() {
         )
         .expect("a trigger");
     let death = Death {
-        store: None,
+        stores: StoreSet::NONE,
         reason: String::new(),
         attempts: 1,
         version: String::new(),
@@ -413,6 +417,94 @@ fn a_failed_transaction_leaves_nothing_behind() {
         .execute_batch("DROP TRIGGER full")
         .expect("drops");
     assert_eq!(outbox.settle(&settled, NOW), Ok(Settled::default()));
+}
+
+#[test]
+fn the_disk_is_waited_for_before_it_returns_and_after_the_lock_is_let_go() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    let place = Place::new();
+    let mut outbox = place.outbox();
+    let beside = place.db();
+    beside.busy_timeout(Duration::ZERO).expect("sets");
+    let beside = std::sync::Mutex::new(beside);
+    let (waited, me) = (Arc::new(AtomicU32::new(0)), std::thread::current().id());
+    let count = Arc::clone(&waited);
+    fail::cfg_callback("outbox.before_sync", move || {
+        // Other tests pass here too.
+        if std::thread::current().id() == me {
+            let mut beside = beside.lock().expect("nobody panicked");
+            let lock = beside.transaction_with_behavior(TransactionBehavior::Immediate);
+            drop(lock.expect("the lock is let go"));
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    })
+    .expect("a callback");
+    let waits = |expected, what| assert_eq!(waited.swap(0, Ordering::Relaxed), expected, "{what}");
+    outbox.enqueue(&jobs(250), NOW).expect("enqueue");
+    waits(1, "an enqueue");
+    let claims = outbox.claim(250, LEASE, NOW).expect("claim").jobs;
+    waits(0, "a claim belongs to the dead after a power cut");
+    outbox.extend(&claims, LEASE, NOW).expect("extends");
+    waits(1, "an extension");
+    let hold = Settle::Hold {
+        store: StoreName::Git,
+        until: None,
+        version: String::new(),
+        reason: String::new(),
+    };
+    let held: Vec<_> = claims.into_iter().map(|c| (c, hold.clone())).collect();
+    outbox.settle(&held, NOW).expect("settles");
+    waits(1, "a settle in three pieces");
+    assert_eq!(outbox.release(None, NOW), Ok(250));
+    waits(1, "a release in three pieces");
+    outbox.recover(true, NOW).expect("recovers");
+    assert_eq!(outbox.release(None, NOW), Ok(0));
+    waits(0, "what changed nothing");
+    fail::remove("outbox.before_sync");
+}
+
+#[test]
+fn a_log_to_which_nobody_writes_but_who_enqueues_is_bounded() {
+    let place = Place::new();
+    let log = place.folder.path().join("outbox.db-wal");
+    let mut longest = 0;
+    for round in 0..80 {
+        let jobs: Vec<_> = (0..500)
+            .map(|n| {
+                let path = PagePath::parse(&format!("wiki-output/{round}/{n}.md"));
+                Job::for_page(path.expect("a page's path"), None)
+            })
+            .collect();
+        // A process of its own each time.
+        place.outbox().enqueue(&jobs, NOW).expect("enqueue");
+        longest = longest.max(log.metadata().expect("a log").len());
+    }
+    let database = place.folder.path().join("outbox.db");
+    let database = database.metadata().expect("a database").len();
+    assert!(
+        database > 3 << 20 && longest < 6 << 20,
+        "{database} {longest}"
+    );
+}
+
+#[test]
+fn a_database_that_keeps_no_log_is_left_to_sqlite() {
+    let place = Place::new();
+    drop(place.open());
+    let plain = Connection::open(place.folder.path().join("outbox.db")).expect("opens");
+    plain
+        .pragma_update(None, "journal_mode", "DELETE")
+        .expect("switches");
+    drop(plain);
+    let mut outbox = place.outbox();
+    let level = outbox
+        .db
+        .reader()
+        .pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0));
+    assert_eq!(level, Ok(2), "FULL");
+    assert_eq!(outbox.enqueue(&jobs(3), NOW).map(|done| done.new), Ok(3));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 -- The graph. Pages are nodes, and so are tags, symbols and placeholders (targets that do not exist yet);
 -- links, tags and symbols are edges. `path` is always the page's path in the repository.
 --
--- Made to be read by others too: start with the views at the end. Written only by stores/graph: whatever
+-- Others read it by the views of 002_views.sql. Written only by stores/graph: whatever
 -- is changed by hand shows as drift in `wiki-sync verify`, and `--repair` puts it back.
 
 -- One row per page. `key`: the path in NFC and case folded; two pages with one key are a conflict.

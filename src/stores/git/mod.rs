@@ -24,6 +24,7 @@ mod commit;
 mod configured;
 mod convert;
 mod disk;
+mod examine;
 mod filter;
 mod head;
 mod index_entry;
@@ -51,6 +52,7 @@ use std::time::Duration;
 
 use git2::Repository;
 
+pub use self::examine::examine;
 pub use self::head::{Differs, HeadPages};
 pub use self::repo::open as open_repository;
 pub use self::work_tree::work_tree;
@@ -67,7 +69,7 @@ use self::repo::Head;
 use self::stamp::Stamp;
 use self::tree::HeadTree;
 use super::{Holding, Identity, Outcome, Store, Tally, Witness};
-use crate::model::{Change, Failure, Page, PagePath, StoreName};
+use crate::model::{Change, Failure, Page, PagePath, StoreName, Within};
 use crate::state::{StateDir, lock_file};
 
 /// How the git store behaves.
@@ -244,17 +246,44 @@ impl GitStore {
         mark.map_or_else(|| "git".to_owned(), |mark| format!("git:{mark}"))
     }
 
-    /// Calls `each` with every page that HEAD holds, in the order of the paths' bytes.
-    fn pages(&mut self, each: &mut dyn FnMut(PagePath, String)) -> Result<(), Failure> {
+    /// Returns these pages as HEAD holds them, in the order of the paths' bytes.
+    fn pages(&mut self, within: &Within) -> Result<Witness, Failure> {
         self.cached = None;
         self.brought.set(None);
         let repo = repo::open(&self.root)?;
         let head = Head::read(&repo)?;
-        HeadTree::open(&repo, head.commit)?.files(&self.settings.pages_dir, &mut |path, id| {
+        let mut tree = HeadTree::open(&repo, head.commit)?;
+        let mut pages = Witness::new();
+        let mut each = |path: PagePath, id: git2::Oid| {
             if (self.settings.is_page)(path.as_str()) {
-                each(path, id.to_string());
+                pages.push((path, id.to_string()));
             }
-        })
+        };
+        if within.is_everything() {
+            tree.files(&self.settings.pages_dir, &mut each)?;
+            return Ok(pages);
+        }
+        for path in within.paths() {
+            match tree.at(path)? {
+                Some(held) if held.is_folder() => tree.files(path, &mut each)?,
+                Some(held) if held.is_regular() => {
+                    if let Ok(path) = PagePath::parse(path) {
+                        each(path, held.id);
+                    }
+                }
+                Some(_) | None => {}
+            }
+        }
+        // A folder may come before a page whose name sorts between it and what is in it.
+        pages.sort_unstable();
+        Ok(pages)
+    }
+}
+
+fn identity(repo: &Repository) -> Identity {
+    Identity {
+        id: format!("git:{}", repo.commondir().display()),
+        epoch: 0,
     }
 }
 
@@ -300,10 +329,7 @@ impl Store for GitStore {
         let repo = repo::open(&self.root)?;
         // What keeps it from being finished now is said when something is to be committed.
         let _ = self.recover();
-        Ok(Identity {
-            id: format!("git:{}", repo.commondir().display()),
-            epoch: 0,
-        })
+        Ok(identity(&repo))
     }
 
     /// Nothing is kept inside it, so it stays what it is.
@@ -339,15 +365,20 @@ impl Store for GitStore {
             .collect())
     }
 
-    fn inventory(&mut self) -> Result<Vec<Holding>, Failure> {
-        let mut holdings = Vec::new();
-        self.pages(&mut |path, digest| {
-            holdings.push(Holding {
-                path: path.as_str().to_owned(),
+    /// Judged by HEAD, whatever is noted beside it.
+    fn find_identity(&mut self, _inside: bool) -> Result<Option<Identity>, Failure> {
+        let repo = repo::open(&self.root)?;
+        Ok(Some(identity(&repo)))
+    }
+
+    fn holdings(&mut self, within: &Within) -> Result<Vec<Holding>, Failure> {
+        let pages = self.pages(within)?.into_iter();
+        Ok(pages
+            .map(|(path, digest)| Holding {
+                path: path.to_string(),
                 digest,
-            });
-        })?;
-        Ok(holdings)
+            })
+            .collect())
     }
 
     fn expected(&mut self, page: &Page) -> Result<Option<String>, Failure> {
@@ -367,9 +398,7 @@ impl Store for GitStore {
         repo::open(&self.root)?;
         // As in `identity`.
         let _ = self.recover();
-        let mut witness = Witness::new();
-        self.pages(&mut |path, id| witness.push((path, id)))?;
-        Ok(Some(witness))
+        self.pages(&Within::everything()).map(Some)
     }
 
     fn exempt(&mut self, path: &PagePath) -> Result<Option<String>, Failure> {

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::path::Path;
 
 use git2::Repository;
 
@@ -27,6 +28,8 @@ const COMMANDS: [(&str, &str); 10] = [
     ("switch", "a git switch"),
     ("reset", "a git reset"),
 ];
+/// How much of a process's words is told, in characters.
+const LONGEST: usize = 60;
 /// Git's own options whose value is a word of its own.
 const WITH_VALUE: [&[u8]; 9] = [
     b"-C",
@@ -81,6 +84,28 @@ fn commands(repo: &Repository) -> impl Iterator<Item = (&'static str, u32)> {
         let name = moves_head(&fs::read(path.join("cmdline")).ok()?)?;
         Some((name, id))
     })
+}
+
+/// Returns the processes of git's programs that run in the work tree at `root` or below it, each with its words. Those that
+/// this process started are none of them.
+pub(super) fn running_in(root: &Path) -> Vec<(u32, String)> {
+    let root = fs::canonicalize(root).unwrap_or_else(|_| root.to_path_buf());
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let git = processes.filter_map(|process| {
+        let id: u32 = process.file_name().to_str()?.parse().ok()?;
+        let path = process.path();
+        let cwd = fs::read_link(path.join("cwd")).ok()?;
+        if !cwd.starts_with(&root) || parent_of(id) == Some(std::process::id()) {
+            return None;
+        }
+        let line = fs::read(path.join("cmdline")).ok()?;
+        let program = line.split(|&byte| byte == 0).next()?;
+        let program = program.rsplit(|&byte| byte == b'/').next()?;
+        let words = String::from_utf8_lossy(&line).replace('\0', " ");
+        (program == b"git" || program.starts_with(b"git-"))
+            .then(|| (id, words.trim_end().chars().take(LONGEST).collect()))
+    });
+    git.collect()
 }
 
 /// Returns what a process's words call, where that is a git command that moves HEAD.

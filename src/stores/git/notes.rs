@@ -10,12 +10,19 @@ use super::{GitStore, is_unfinished, moving, recover};
 use crate::model::{Failure, FailureKind};
 
 impl GitStore {
-    /// Returns what keeps commits from being made now, or will: somebody's lock and how old it is, an operation
-    /// under way, a detached HEAD, or why the repository cannot be used at all.
+    /// Returns what keeps commits from being made now, or will: an operation under way, a detached HEAD, why the repository
+    /// cannot be used at all, or somebody's lock and how old it is.
     pub(super) fn surroundings(&mut self) -> Vec<Failure> {
+        let (mut notes, locks) = self.notes_and_locks();
+        notes.extend(locks.into_iter().map(|(_, note)| note));
+        notes
+    }
+
+    /// As [`GitStore::surroundings`], the locks apart.
+    pub(super) fn notes_and_locks(&mut self) -> (Vec<Failure>, Vec<(PathBuf, Failure)>) {
         let repo = match repo::open(&self.root) {
             Ok(repo) => repo,
-            Err(failure) => return vec![failure],
+            Err(failure) => return (vec![failure], Vec::new()),
         };
         let paths = Paths::of(&repo);
         let mut notes = Vec::new();
@@ -38,7 +45,6 @@ impl GitStore {
         {
             locks.push(paths.lock_of(&head.name));
         }
-        notes.extend(locks.iter().filter_map(|lock| note_of(lock)));
         match head {
             Ok(head) if head.is_detached() && !self.settings.allow_detached => {
                 notes.push(super::batch::detached());
@@ -46,7 +52,9 @@ impl GitStore {
             Ok(_) => {}
             Err(failure) => notes.push(failure),
         }
-        notes
+        let locks = locks.into_iter();
+        let locks = locks.filter_map(|lock| note_of(&lock).map(|note| (lock, note)));
+        (notes, locks.collect())
     }
 }
 

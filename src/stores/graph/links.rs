@@ -7,6 +7,7 @@ use super::names::Root;
 use super::plan::{How, plan};
 use super::resolve::{Resolution, Resolver};
 use super::rows::{self, Derived};
+use crate::model::Within;
 
 /// A link as it stands in the database.
 pub(super) struct StoredLink {
@@ -140,20 +141,28 @@ fn resolve_stored(
 }
 
 /// Returns the pages with a link that is stored as resolved to something else than it does, sorted.
-pub(super) fn wrongly_resolved(db: &Connection, root: &Root) -> rusqlite::Result<Vec<String>> {
+pub(super) fn wrongly_resolved(
+    db: &Connection,
+    root: &Root,
+    within: &Within,
+) -> rusqlite::Result<Vec<String>> {
     let mut resolver = Resolver::new(db);
     let mut wrong: Vec<String> = Vec::new();
-    let mut select = db.prepare_cached(&format!("{STORED_LINK} ORDER BY path, ordinal"))?;
-    let mut rows = select.query([])?;
-    while let Some(row) = rows.next()? {
-        let link = StoredLink::read(row)?;
-        if wrong.last() == Some(&link.path) {
-            continue;
-        }
-        if let Some(to) = resolve_stored(&mut resolver, root, &link)?
-            && !link.resolves_to(&to)
-        {
-            wrong.push(link.path);
+    let mut select = db.prepare_cached(&format!(
+        "{STORED_LINK} WHERE path >= ?1 AND path < ?2 ORDER BY path, ordinal"
+    ))?;
+    for (from, to) in within.ranges() {
+        let mut rows = select.query([from, to])?;
+        while let Some(row) = rows.next()? {
+            let link = StoredLink::read(row)?;
+            if wrong.last() == Some(&link.path) {
+                continue;
+            }
+            if let Some(to) = resolve_stored(&mut resolver, root, &link)?
+                && !link.resolves_to(&to)
+            {
+                wrong.push(link.path);
+            }
         }
     }
     Ok(wrong)

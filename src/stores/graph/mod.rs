@@ -34,9 +34,9 @@ use self::links::{Links, StoredLink, wrongly_resolved};
 use self::names::{Root, place_keys};
 use self::rows::Derived;
 pub use self::what_if::{By, Leads, Moved, WhatIf};
-use super::{Applied, Holding, Identity, Outcome, Store};
+use super::{Applied, Deriver, Holding, Identity, Outcome, Store};
 use crate::model::markdown::PARSER_VERSION;
-use crate::model::{Change, Failure, Page, StoreName};
+use crate::model::{Change, Failure, Page, StoreName, Within};
 use crate::state::{db_failure, with_write};
 
 /// Changes when the same page would become other rows, or its links resolve otherwise.
@@ -72,7 +72,7 @@ impl GraphStore {
     pub fn check_resolution(&mut self) -> Result<Vec<String>, Failure> {
         let check = || {
             let tx = self.db.unchecked_transaction()?;
-            wrongly_resolved(&tx, &self.root)
+            wrongly_resolved(&tx, &self.root, &Within::everything())
         };
         check().map_err(|e| db_failure("cannot check the graph", &e))
     }
@@ -93,25 +93,22 @@ impl Store for GraphStore {
     }
 
     fn identity(&mut self) -> Result<Identity, Failure> {
-        const DOING: &str = "cannot read the graph's identity";
-        let failed = |e: rusqlite::Error| db_failure(DOING, &e);
-        let id = match meta(&self.db, "id").map_err(failed)? {
-            Some(id) => id,
-            None => with_write(&mut self.db, DOING, |tx| {
-                // Another process may have made it meanwhile.
-                if let Some(id) = meta(tx, "id")? {
-                    return Ok(id);
-                }
-                let id = uuid::Uuid::new_v4().to_string();
-                set_meta(tx, "id", &id)?;
-                Ok(id)
-            })?,
-        };
-        let epoch = meta(&self.db, "epoch").map_err(failed)?;
-        Ok(Identity {
-            id,
-            epoch: epoch.and_then(|epoch| epoch.parse().ok()).unwrap_or(0),
+        if let Some(found) = self.find_identity(true)? {
+            return Ok(found);
+        }
+        with_write(&mut self.db, IDENTITY, |tx| {
+            // Another process may have made it meanwhile.
+            if let Some(found) = identity(tx)? {
+                return Ok(found);
+            }
+            let id = uuid::Uuid::new_v4().to_string();
+            set_meta(tx, "id", &id)?;
+            Ok(Identity { id, epoch: 0 })
         })
+    }
+
+    fn find_identity(&mut self, _inside: bool) -> Result<Option<Identity>, Failure> {
+        identity(&self.db).map_err(|e| db_failure(IDENTITY, &e))
     }
 
     fn renew(&mut self) -> Result<Identity, Failure> {
@@ -153,12 +150,13 @@ impl Store for GraphStore {
 
     /// A page with a link that is stored as resolved to something else than it does has a digest that is no
     /// page's.
-    fn inventory(&mut self) -> Result<Vec<Holding>, Failure> {
+    fn holdings(&mut self, within: &Within) -> Result<Vec<Holding>, Failure> {
         let read = || {
             let tx = self.db.unchecked_transaction()?;
-            let wrong: HashSet<String> = wrongly_resolved(&tx, &self.root)?.into_iter().collect();
+            let wrong = wrongly_resolved(&tx, &self.root, within)?;
+            let wrong: HashSet<String> = wrong.into_iter().collect();
             let mut holdings = Vec::new();
-            for (path, mut digest) in rows::held_digests(&tx)? {
+            for (path, mut digest) in rows::held_digests(&tx, within)? {
                 if wrong.contains(&path) {
                     digest.push_str("!links");
                 }
@@ -169,9 +167,45 @@ impl Store for GraphStore {
         read().map_err(|e| db_failure("cannot read the graph", &e))
     }
 
+    fn is_there(&mut self) -> Result<bool, Failure> {
+        let there =
+            "SELECT EXISTS (SELECT 1 FROM graph_meta) OR EXISTS (SELECT 1 FROM graph_pages)";
+        self.db
+            .query_row(there, [], |row| row.get(0))
+            .map_err(|e| db_failure(IDENTITY, &e))
+    }
+
+    fn purge(&mut self, names: &[&str]) -> Result<(), Failure> {
+        let steps: Vec<_> = names.iter().map(|&name| (name, None)).collect();
+        let root = &self.root;
+        with_write(&mut self.db, "cannot remove rows of no page", |tx| {
+            apply_batch(tx, root, &steps, &mut |_| ())?;
+            Ok(())
+        })
+    }
+
     fn expected(&mut self, page: &Page) -> Result<Option<String>, Failure> {
         Ok(Some(self.derive(page).digest()))
     }
+
+    fn deriver(&self) -> Option<Deriver> {
+        let (root, fingerprint) = (self.root.clone(), self.fingerprint());
+        Some(Box::new(move |page| {
+            Derived::of(page, &root, &fingerprint).digest()
+        }))
+    }
+}
+
+const IDENTITY: &str = "cannot read the graph's identity";
+
+/// Returns the graph's identity, `None` where it has none yet.
+fn identity(db: &Connection) -> rusqlite::Result<Option<Identity>> {
+    let Some(id) = meta(db, "id")? else {
+        return Ok(None);
+    };
+    let epoch = meta(db, "epoch")?;
+    let epoch = epoch.and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+    Ok(Some(Identity { id, epoch }))
 }
 
 fn meta(db: &Connection, key: &str) -> rusqlite::Result<Option<String>> {

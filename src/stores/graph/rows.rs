@@ -6,8 +6,8 @@ use sha2::{Digest, Sha256};
 
 use super::names::{Root, names_of, split_extension};
 use super::plan::plan;
-use crate::model::Page;
 use crate::model::markdown::{Link, LinkKind, fold_key};
+use crate::model::{Page, Within};
 
 /// The columns of each table that a page alone decides, in the order of its primary key; the page's path is
 /// always the first. How links are resolved is not among them: other pages have a say in that.
@@ -201,27 +201,33 @@ pub(super) fn held_digest(db: &Connection, path: &str) -> rusqlite::Result<Optio
     Ok(any.then(|| combine(&sections)))
 }
 
-/// Returns the digest of every page of which there is any row, in the order of the paths' bytes.
-pub(super) fn held_digests(db: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
+/// Returns the digest of each of these pages of which there is any row, in the order of the paths' bytes.
+pub(super) fn held_digests(
+    db: &Connection,
+    within: &Within,
+) -> rusqlite::Result<Vec<(String, String)>> {
     let nothing: [u8; 32] = Sha256::new().finalize().into();
     let mut pages = std::collections::BTreeMap::<String, [[u8; 32]; TABLE_COUNT]>::new();
     for (table, (name, columns, order)) in TABLES.into_iter().enumerate() {
-        let mut select =
-            db.prepare_cached(&format!("SELECT {columns} FROM {name} ORDER BY {order}"))?;
-        let mut rows = select.query([])?;
+        let mut select = db.prepare_cached(&format!(
+            "SELECT {columns} FROM {name} WHERE path >= ?1 AND path < ?2 ORDER BY {order}"
+        ))?;
         let mut current: Option<(String, Sha256)> = None;
         let mut close = |current: Option<(String, Sha256)>| {
             if let Some((path, hash)) = current {
                 pages.entry(path).or_insert([nothing; TABLE_COUNT])[table] = hash.finalize().into();
             }
         };
-        while let Some(row) = rows.next()? {
-            let path = row.get_ref(0)?.as_str()?;
-            if current.as_ref().is_none_or(|(held, _)| held != path) {
-                close(current.replace((path.to_owned(), Sha256::new())));
-            }
-            if let Some((_, hash)) = &mut current {
-                feed_row(hash, row)?;
+        for (from, to) in within.ranges() {
+            let mut rows = select.query([from, to])?;
+            while let Some(row) = rows.next()? {
+                let path = row.get_ref(0)?.as_str()?;
+                if current.as_ref().is_none_or(|(held, _)| held != path) {
+                    close(current.replace((path.to_owned(), Sha256::new())));
+                }
+                if let Some((_, hash)) = &mut current {
+                    feed_row(hash, row)?;
+                }
             }
         }
         close(current);

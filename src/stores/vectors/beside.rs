@@ -1,100 +1,148 @@
-//! Building an embedded store beside the one that is in use, and putting it in its place.
-//!
-//! It stands in `vectors.new/`, with a turn of its own, so that readers have the old one until the two are exchanged: in
-//! one step, under the turn of the old one. Cut off before that step, it is gone on with the next time; cut off after it,
-//! what is left there is the old one, which is nobody's.
+//! Building a store beside the one that is in use, and putting it in its place: the same for both engines. How they do it is
+//! in `edge/beside.rs` and `server/beside.rs`.
 
-use std::fs::{self, File};
-use std::io;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::fmt;
+use std::fs::File;
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-
-use super::edge::Edge;
-use super::turn::Turn;
-use super::{VectorSettings, VectorStore};
+#[cfg(feature = "edge")]
+use super::edge;
+use super::engine::Engine;
+#[cfg(feature = "server")]
+use super::server;
+use super::{VectorSettings, VectorStore, take_shape};
 use crate::embed::Embeddings;
 use crate::model::{Failure, FailureKind};
-use crate::state::StateDir;
+use crate::state::{StateDir, lock_file};
 use crate::stores::Store as _;
 
-/// The name of the folder, and of its turn's files.
-const NAME: &str = "vectors.new";
-
-fn folder(state: &StateDir) -> PathBuf {
-    state.path().join(NAME)
+/// A store that nobody has yet, to be put in the place of the one that is in use once it is whole.
+pub struct Beside {
+    /// The store.
+    pub store: VectorStore,
+    settings: VectorSettings,
+    built: Built,
+    /// Nobody else builds meanwhile.
+    _lock: File,
 }
 
-/// Opens what an earlier attempt began, where that can be gone on with, else makes it anew.
-///
-/// # Errors
-/// `Down` and `Refused` when the provider cannot be used; else as every use of the store.
-pub(super) fn open(
-    mut settings: VectorSettings,
+/// What it is.
+#[derive(Debug)]
+enum Built {
+    #[cfg(feature = "edge")]
+    Shard(StateDir),
+    #[cfg(feature = "server")]
+    Collection(String),
+}
+
+impl fmt::Debug for Beside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Beside")
+            .field("store", &self.store)
+            .field("built", &self.built)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What was put in the place of what.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Placed {
+    /// What was in use before and was not removed: a collection on a server that we did not make.
+    pub left: Option<String>,
+}
+
+impl Beside {
+    /// Opens what an earlier attempt began, where that can be gone on with, else makes it anew.
+    ///
+    /// # Errors
+    /// `Refused` where no other store could be put in the place of the one in use; `Busy` while another builds; `Down`
+    /// and `Refused` when the provider cannot be used; as every use of the store.
+    pub fn open(
+        mut settings: VectorSettings,
+        state: &StateDir,
+        embeddings: Option<Embeddings>,
+    ) -> Result<Self, Failure> {
+        state.create()?;
+        let lock = lock_file(
+            &state.path().join("rebuild.lock"),
+            settings.wait,
+            state.stop(),
+            "another rebuild of the vectors",
+        )?;
+        if let Some(embeddings) = &embeddings {
+            // Words alone would be no gain, so nothing is begun without it.
+            embeddings.probe()?;
+        }
+        take_shape(&mut settings, embeddings.as_ref());
+        let (engine, built) = prepare(&settings, state)?;
+        let mut beside = Self {
+            store: VectorStore::over(engine, settings.clone(), embeddings),
+            settings,
+            built,
+            _lock: lock,
+        };
+        match beside.store.identity() {
+            // Begun for another model, or damaged: nobody has it yet.
+            Err(failure) if failure.kind == FailureKind::Refused => {
+                beside.store.rest();
+                beside.clear()?;
+                beside.store.identity()?;
+            }
+            other => drop(other?),
+        }
+        Ok(beside)
+    }
+
+    /// Removes what was built so far.
+    fn clear(&self) -> Result<(), Failure> {
+        match self.built {
+            #[cfg(feature = "edge")]
+            Built::Shard(ref state) => edge::beside::clear(state),
+            #[cfg(feature = "server")]
+            Built::Collection(ref name) => server::beside::clear(&self.settings, name),
+        }
+    }
+
+    /// Puts what was built in the place of what is in use, which is removed then, where it is nobody else's. Not while a
+    /// drain of this checkout is at work: what it writes to the one, the other would not hold.
+    ///
+    /// # Errors
+    /// `Busy` when somebody does not let go of what is in use in time, `Refused` when others have come to use it meanwhile,
+    /// `Down` when the disk or the server refuses. What was built stays.
+    pub fn put_in_place(mut self) -> Result<Placed, Failure> {
+        self.store.rest();
+        match self.built {
+            #[cfg(feature = "edge")]
+            Built::Shard(ref state) => {
+                edge::beside::put_in_place(state, self.settings.wait)?;
+                Ok(Placed::default())
+            }
+            #[cfg(feature = "server")]
+            Built::Collection(ref name) => server::beside::put_in_place(&self.settings, name),
+        }
+    }
+}
+
+/// Returns the engine of what is to be built, and what that is.
+fn prepare(
+    settings: &VectorSettings,
     state: &StateDir,
-    embeddings: Option<Embeddings>,
-) -> Result<VectorStore, Failure> {
-    if let Some(embeddings) = &embeddings {
-        // Words alone would be no gain, so nothing is begun without it.
-        embeddings.probe()?;
+) -> Result<(Box<dyn Engine>, Built), Failure> {
+    // That the URL names no engine, or one that this build does not have, is said there.
+    super::open_engine(settings, state)?;
+    #[cfg(feature = "server")]
+    if settings.is_shared() {
+        let server = server::beside::open(settings)?;
+        let built = Built::Collection(server.collection().to_owned());
+        return Ok((Box::new(server), built));
     }
-    super::take_shape(&mut settings, embeddings.as_ref());
-    let edge = Edge::in_folder(
-        state,
-        folder(state),
-        Turn::named(state, NAME, settings.wait),
-        settings.shape.clone(),
-    );
-    let mut store = VectorStore::over(Box::new(edge), settings, embeddings);
-    match store.identity() {
-        // Begun for another model, or damaged: nobody has it yet.
-        Err(failure) if failure.kind == FailureKind::Refused => {
-            store.rest();
-            clear(state)?;
-            store.identity()?;
-        }
-        other => drop(other?),
-    }
-    Ok(store)
-}
-
-/// Puts what was built in the place of what is in use, which is removed then.
-///
-/// # Errors
-/// `Busy` when somebody does not let go of what is in use in time, `Down` when the disk refuses.
-pub(super) fn put_in_place(state: &StateDir, wait: Duration) -> Result<(), Failure> {
-    let (new, old) = (folder(state), state.vectors());
-    let down = |e: io::Error| {
-        let doing = format!(
-            "cannot put {} in the place of {}",
-            new.display(),
-            old.display()
-        );
-        Failure::from_error(FailureKind::Down, &doing, &e)
-    };
-    let _ours = Turn::named(state, NAME, wait).take()?;
-    let _turn = Turn::of(state, wait).take()?;
-    fail::fail_point!("vectors.before_exchange");
-    if old.exists() {
-        renameat_with(CWD, &new, CWD, &old, RenameFlags::EXCHANGE).map_err(|e| down(e.into()))?;
-    } else {
-        fs::rename(&new, &old).map_err(down)?;
-    }
-    File::open(state.path())
-        .and_then(|folder| folder.sync_all())
-        .map_err(down)?;
-    fail::fail_point!("vectors.exchanged");
-    clear(state)
-}
-
-fn clear(state: &StateDir) -> Result<(), Failure> {
-    let folder = folder(state);
-    match fs::remove_dir_all(&folder) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            let doing = format!("cannot remove {}", folder.display());
-            Err(Failure::from_error(FailureKind::Down, &doing, &e))
-        }
-        _ => Ok(()),
-    }
+    #[cfg(feature = "edge")]
+    return Ok((
+        Box::new(edge::beside::open(settings, state)),
+        Built::Shard(state.clone()),
+    ));
+    #[cfg(not(feature = "edge"))]
+    Err(Failure::new(
+        FailureKind::Refused,
+        "this wiki-sync was built without a vector engine",
+    ))
 }

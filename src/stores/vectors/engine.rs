@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::point::{Meta, Point};
 use super::shape::{Dense, Only};
 use crate::embed::Sparse;
-use crate::model::Failure;
+use crate::model::{Failure, Finding};
 
 /// A point that the engine does not take as it is, and why. Its page fails alone.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,6 +58,9 @@ pub(super) trait Engine: Send {
         Ok(())
     }
 
+    /// Looks at what is there, for `doctor`, and says whether it may be read by the other methods; changes nothing.
+    fn examine(&mut self) -> (Vec<Finding>, bool);
+
     /// Returns the points of these ids, as far as they are there.
     fn retrieve(&mut self, ids: &[Uuid]) -> Result<Vec<Point>, Failure>;
 
@@ -69,6 +72,14 @@ pub(super) trait Engine: Send {
         &mut self,
         wiki: &str,
         paths: &[&str],
+        each: &mut dyn FnMut(Point),
+    ) -> Result<(), Failure>;
+
+    /// Calls `each` with every point of the pages of a wiki that are in one of these folders, or below.
+    fn of_folders(
+        &mut self,
+        wiki: &str,
+        folders: &[&str],
         each: &mut dyn FnMut(Point),
     ) -> Result<(), Failure>;
 
@@ -85,10 +96,18 @@ pub(super) trait Engine: Send {
     /// Deletes the points of these pages of a wiki, those in `keep` excepted.
     fn delete_except(&mut self, wiki: &str, paths: &[&str], keep: &[Uuid]) -> Result<(), Failure>;
 
+    /// Deletes the points of these ids.
+    fn delete(&mut self, ids: &[Uuid]) -> Result<(), Failure>;
+
     /// Says whether the store that was found ready has dense vectors of the shape: a reader may come before they are
     /// added.
     fn has_dense(&self) -> bool {
         true
+    }
+
+    /// Says whether what failed did so because the store that was found ready is gone: another may be in its place.
+    fn is_gone(&self) -> bool {
+        false
     }
 
     /// Returns points of a wiki, at most as many as asked for, best first: those that share a token with the words asked

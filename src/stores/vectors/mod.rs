@@ -5,7 +5,7 @@
 //! | `point.rs` | from a page to its points: ids, payload, digests |
 //! | `engine.rs` | what an engine must be able to do |
 //! | `edge/`, `turn.rs` | Qdrant Edge in this process, and whose turn it is with it |
-//! | `beside.rs` | building the embedded store anew beside the old one |
+//! | `beside.rs` | building a store anew beside the old one |
 //! | `server/` | a Qdrant server, over gRPC |
 //! | `meaning.rs` | points get their dense vectors, as far as the provider is there |
 //! | `shape.rs` | which dense vectors there are to be, and what a search is limited to |
@@ -18,7 +18,6 @@
 // Without an engine nobody calls what all engines share.
 #![cfg_attr(not(any(feature = "edge", feature = "server")), allow(dead_code))]
 
-#[cfg(feature = "edge")]
 mod beside;
 #[cfg(feature = "edge")]
 mod edge;
@@ -41,6 +40,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+pub use self::beside::{Beside, Placed};
 pub use self::search::{Answer, Hit, Question};
 pub use self::shape::{Channel, Dense, Only, Shape};
 
@@ -48,10 +48,10 @@ use self::engine::Engine;
 use self::meaning::Meaning;
 use self::point::{Digests, Meta, Owner, Point, SCHEMA, points_of};
 use self::unusable::Unusable;
-use super::{Applied, Holding, Identity, Outcome, Store, Tally};
+use super::{Applied, Deriver, Holding, Identity, Outcome, Store, Tally};
 use crate::embed::{Embeddings, PASSAGE_VERSION, bm25};
 use crate::model::markdown::PARSER_VERSION;
-use crate::model::{Change, Failure, FailureKind, Page, Secret, StoreName};
+use crate::model::{Change, Failure, FailureKind, Finding, Page, Secret, StoreName, Within};
 use crate::state::{StateDir, Stop};
 
 /// The URL of the embedded engine.
@@ -64,9 +64,8 @@ const GATHER_PAGES: usize = 256;
 /// The constant of reciprocal rank fusion: a rank counts `1 / (k + rank)`. Qdrant's own, and the one we measured with.
 const RRF_K: usize = 2;
 
-/// The ways out where the dense vectors that are there are of no use: embedded, and on a server.
-const REBUILD_EDGE: &str = "`wiki-sync rebuild vectors` builds them anew beside these, which serve searches by words meanwhile; or set the embedding back";
-const REBUILD_SERVER: &str = "set vectors.collection to a name that is free, and the next drain rebuilds the vectors there and leaves the old ones alone; or set the embedding back";
+/// The way out where the dense vectors that are there are of no use.
+const REBUILD: &str = "`wiki-sync rebuild vectors` builds them anew beside these, which serve searches by words meanwhile; or set the embedding back";
 
 /// How a Qdrant server is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -182,6 +181,32 @@ pub fn adopted_wiki_id(
     Ok(last.map(|meta| meta.wiki))
 }
 
+/// What a finding of ours is called.
+const EXAMINED: &str = "vectors";
+
+/// Looks at the vectors of a wiki for `doctor`: whether they are there and as they are to be; changes nothing. `model` is the
+/// fingerprint of the one that the settings name; the wiki's id may be empty, where it is not known.
+#[must_use]
+pub fn examine(settings: VectorSettings, state: &StateDir, model: Option<String>) -> Vec<Finding> {
+    let engine = match open_engine(&settings, state) {
+        Ok(engine) => engine,
+        Err(failure) => return vec![Finding::of(EXAMINED, &failure, "correct vectors.url")],
+    };
+    let mut store = VectorStore::over(engine, settings, None);
+    store.model = model;
+    let (mut found, readable) = store.engine.examine();
+    let glanced = store.engine.glance(&store.settings.wiki_id);
+    let meta = match glanced {
+        None if readable => store.meta(),
+        glanced => Ok(glanced),
+    };
+    let whose = meta.and_then(|meta| meta.map_or(Ok(()), |meta| store.check(&meta)));
+    if let Err(failure) = whose {
+        found.push(Finding::of("vectors.model", &failure, REBUILD));
+    }
+    found
+}
+
 /// Dense vectors as they were found.
 struct Found {
     dimension: usize,
@@ -189,7 +214,7 @@ struct Found {
 }
 
 /// Returns the refusal of a collection whose dense vectors are not those that are wanted.
-fn unfit_shape(place: &str, found: &Found, wanted: &Dense, way_out: &str) -> Failure {
+fn unfit_shape(place: &str, found: &Found, wanted: &Dense) -> Failure {
     let Found {
         dimension,
         distance,
@@ -201,7 +226,7 @@ fn unfit_shape(place: &str, found: &Found, wanted: &Dense, way_out: &str) -> Fai
             wanted.model, wanted.dimension
         ),
     )
-    .hint(way_out)
+    .hint(REBUILD)
 }
 
 #[cfg(not(all(feature = "edge", feature = "server")))]
@@ -250,47 +275,6 @@ fn take_shape(settings: &mut VectorSettings, embeddings: Option<&Embeddings>) {
             dimension,
             model: embeddings.fingerprint(),
         });
-    }
-}
-
-/// Opens a store beside the one that is in use, to be put in its place with [`put_in_place`] once it is whole. What an
-/// earlier attempt built is gone on with.
-///
-/// # Errors
-/// `Refused` for a server; when the provider cannot be used; as every use of the store.
-pub fn open_beside(
-    settings: VectorSettings,
-    state: &StateDir,
-    embeddings: Option<Embeddings>,
-) -> Result<VectorStore, Failure> {
-    if settings.is_shared() {
-        return Err(Failure::new(
-            FailureKind::Refused,
-            "only embedded vectors are built beside the old ones",
-        )
-        .hint(REBUILD_SERVER));
-    }
-    #[cfg(feature = "edge")]
-    return beside::open(settings, state, embeddings);
-    #[cfg(not(feature = "edge"))]
-    {
-        let _ = (state, embeddings);
-        Err(not_built("its embedded vector engine", "edge"))
-    }
-}
-
-/// Puts what was built beside in the place of what is in use, which is removed then. `wait`: how long to wait for whoever
-/// uses that.
-///
-/// # Errors
-/// `Busy` when that is not in time, `Down` when the disk refuses.
-pub fn put_in_place(state: &StateDir, wait: Duration) -> Result<(), Failure> {
-    #[cfg(feature = "edge")]
-    return beside::put_in_place(state, wait);
-    #[cfg(not(feature = "edge"))]
-    {
-        let _ = (state, wait);
-        Err(not_built("its embedded vector engine", "edge"))
     }
 }
 
@@ -348,12 +332,15 @@ impl VectorStore {
     }
 
     fn points_of(&self, page: &Page) -> Vec<Point> {
-        let owner = Owner {
-            wiki: &self.settings.wiki_id,
-            repo_name: &self.settings.repo_name,
-            fingerprint: &self.fingerprint,
-        };
-        points_of(page, &owner)
+        points_of(page, &self.owner())
+    }
+
+    fn owner(&self) -> Owner {
+        Owner {
+            wiki: self.settings.wiki_id.clone(),
+            repo_name: self.settings.repo_name.clone(),
+            fingerprint: self.fingerprint.clone(),
+        }
     }
 
     fn meta(&mut self) -> Result<Option<Meta>, Failure> {
@@ -401,6 +388,36 @@ impl VectorStore {
             model: dense.map(|dense| dense.model.clone()).or(meta.model),
             ..meta
         }
+    }
+
+    /// Says in the store that all of a batch is in it; returns the meta that says so. `meta`: that of its beginning.
+    fn vouch(&mut self, meta: Meta, epoch: i64) -> Result<Meta, Failure> {
+        // What was written before others took its place would be missing in them, and their epoch would say that it is not.
+        if self.meta()?.is_none_or(|now| now.id != meta.id) {
+            return Err(Failure::new(
+                FailureKind::Down,
+                "the vectors were exchanged for others while they were written",
+            )
+            .hint("it is tried again"));
+        }
+        // The model may have become known meanwhile.
+        let meta = self.ours(Meta { epoch, ..meta });
+        self.write_meta(&meta)?;
+        fail::fail_point!("vectors.epoch");
+        // Edge leaves out, in silence, an operation whose number it thinks it has seen: so it would be with
+        // all of them if its log of operations were lost or set back.
+        if self.meta()?.as_ref() != Some(&meta) {
+            return Err(Failure::new(
+                FailureKind::Refused,
+                "the vectors do not take what is written to them",
+            )
+            .hint(if self.settings.is_shared() {
+                "look at the server's log; another vectors.collection begins anew"
+            } else {
+                "move .wiki-sync/vectors away: the next drain rebuilds it from the files"
+            }));
+        }
+        Ok(meta)
     }
 
     /// Writes the meta point; durable on return.
@@ -451,12 +468,7 @@ impl VectorStore {
                 let reason = format!(
                     "the vectors were made by the model {there}, and the settings name {wanted}: they cannot be compared"
                 );
-                let way_out = if self.settings.is_shared() {
-                    REBUILD_SERVER
-                } else {
-                    REBUILD_EDGE
-                };
-                refused(reason, way_out)
+                refused(reason, REBUILD)
             }
             (Some(_) | None, _) => Ok(()),
         }
@@ -541,11 +553,7 @@ impl VectorStore {
 
     /// Returns the digest of a page's points as they are to be once each has its dense vector.
     fn digest(&self, points: &[Point]) -> String {
-        let is_dense = |point: &Point| match self.meaning {
-            Some(_) => Meaning::is_wanted(point),
-            None => point.dense.is_some(),
-        };
-        Digests::when(points, is_dense).digest()
+        digest(points, self.meaning.is_some())
     }
 
     /// Gives the points that are owed their dense vectors; returns, by the page's place, why some get none.
@@ -584,6 +592,18 @@ impl VectorStore {
         }
         Ok(lacks)
     }
+}
+
+/// Returns the digest of a page's points as they are to be; `with_meaning`: once each has its dense vector.
+fn digest(points: &[Point], with_meaning: bool) -> String {
+    let is_dense = |point: &Point| {
+        if with_meaning {
+            Meaning::is_wanted(point)
+        } else {
+            point.dense.is_some()
+        }
+    };
+    Digests::when(points, is_dense).digest()
 }
 
 /// What the engine holds of a page before it is written.
@@ -660,40 +680,58 @@ impl Store for VectorStore {
         }
         self.engine.flush()?;
         fail::fail_point!("vectors.flushed");
-        // The model may have become known meanwhile.
-        let meta = self.ours(Meta { epoch, ..meta });
-        self.write_meta(&meta)?;
-        fail::fail_point!("vectors.epoch");
-        // Edge leaves out, in silence, an operation whose number it thinks it has seen: so it would be with
-        // all of them if its log of operations were lost or set back.
-        if self.meta()?.as_ref() != Some(&meta) {
-            return Err(Failure::new(
-                FailureKind::Refused,
-                "the vectors do not take what is written to them",
-            )
-            .hint(if self.settings.is_shared() {
-                "look at the server's log; another vectors.collection begins anew"
-            } else {
-                "move .wiki-sync/vectors away: the next drain rebuilds it from the files"
-            }));
-        }
+        let meta = self.vouch(meta, epoch)?;
         self.engine.note(&meta)?;
         self.engine.tidy()?;
         Ok(done)
     }
 
-    fn inventory(&mut self) -> Result<Vec<Holding>, Failure> {
+    fn find_identity(&mut self, inside: bool) -> Result<Option<Identity>, Failure> {
+        let wiki = self.settings.wiki_id.as_str();
+        let noted = if inside {
+            None
+        } else {
+            self.engine.glance(wiki)
+        };
+        let meta = match noted {
+            None if self.engine.ready(false)? => self.meta()?,
+            noted => noted,
+        };
+        Ok(meta.map(|meta| Identity {
+            id: meta.id,
+            epoch: meta.epoch,
+        }))
+    }
+
+    fn holdings(&mut self, within: &Within) -> Result<Vec<Holding>, Failure> {
         if !self.engine.ready(false)? {
             return Ok(Vec::new());
         }
         let mut pages = BTreeMap::<String, Digests>::new();
-        self.engine.scroll(&self.settings.wiki_id, &mut |point| {
+        let mut take = |point: &Point| {
             let path = point.text("path");
             match pages.get_mut(path) {
-                Some(digests) => digests.push(&point),
-                None => pages.entry(path.to_owned()).or_default().push(&point),
+                Some(digests) => digests.push(point),
+                None => pages.entry(path.to_owned()).or_default().push(point),
             }
-        })?;
+        };
+        let wiki = &self.settings.wiki_id;
+        if within.is_everything() {
+            self.engine.scroll(wiki, &mut |point| take(&point))?;
+        } else {
+            // A damaged point may say that it lies below itself.
+            let mut seen = HashSet::new();
+            let mut take = |point: Point| {
+                if within.contains(point.text("path")) && seen.insert(point.id) {
+                    take(&point);
+                }
+            };
+            let named: Vec<&str> = within.paths().collect();
+            for some in named.chunks(GATHER_PAGES) {
+                self.engine.of_pages(wiki, some, &mut take)?;
+                self.engine.of_folders(wiki, some, &mut take)?;
+            }
+        }
         Ok(pages
             .into_iter()
             .map(|(path, digests)| Holding {
@@ -703,8 +741,29 @@ impl Store for VectorStore {
             .collect())
     }
 
+    fn purge(&mut self, names: &[&str]) -> Result<(), Failure> {
+        if names.is_empty() || !self.engine.ready(false)? {
+            return Ok(());
+        }
+        let mut ids = Vec::new();
+        self.engine.scroll(&self.settings.wiki_id, &mut |point| {
+            if names.contains(&point.text("path")) {
+                ids.push(point.id);
+            }
+        })?;
+        self.engine.delete(&ids)?;
+        self.engine.flush()
+    }
+
     fn expected(&mut self, page: &Page) -> Result<Option<String>, Failure> {
         Ok(Some(self.digest(&self.points_of(page))))
+    }
+
+    fn deriver(&self) -> Option<Deriver> {
+        let (owner, with_meaning) = (self.owner(), self.meaning.is_some());
+        Some(Box::new(move |page| {
+            digest(&points_of(page, &owner), with_meaning)
+        }))
     }
 
     fn is_there(&mut self) -> Result<bool, Failure> {

@@ -49,10 +49,10 @@ pub(super) struct Point {
 
 /// What a point is about beside the page: whose it is and how it was made.
 #[derive(Debug, Clone)]
-pub(super) struct Owner<'a> {
-    pub(super) wiki: &'a str,
-    pub(super) repo_name: &'a str,
-    pub(super) fingerprint: &'a str,
+pub(super) struct Owner {
+    pub(super) wiki: String,
+    pub(super) repo_name: String,
+    pub(super) fingerprint: String,
 }
 
 /// The four parts of the point key `repo@commit_sha::lang::symbol_path`.
@@ -105,10 +105,22 @@ fn point_id(key: &str, section: usize, wiki: &str, path: &str) -> Uuid {
     Uuid::new_v5(&Uuid::NAMESPACE_URL, name.as_bytes())
 }
 
+/// Stands for a point that is known by a number and no UUID: none of ours, but it may say that it is. No UUID that is
+/// made of something begins with eight zeros.
+pub(super) fn numbered(number: u64) -> Uuid {
+    Uuid::from_u64_pair(0, number)
+}
+
+/// Returns the number that [`numbered`] took.
+pub(super) fn number_of(id: Uuid) -> Option<u64> {
+    let (zeros, number) = id.as_u64_pair();
+    (zeros == 0).then_some(number)
+}
+
 /// Returns a page's points, one per section, in order. A page without text has one, with its title.
-pub(super) fn points_of(page: &Page, owner: &Owner<'_>) -> Vec<Point> {
+pub(super) fn points_of(page: &Page, owner: &Owner) -> Vec<Point> {
     let document = page.document();
-    let key = Key::of(page, owner.repo_name);
+    let key = Key::of(page, &owner.repo_name);
     let point_key = key.text();
     let tags = &document.tags[..document.tags.len().min(MAX_TAGS)];
     let page_sha = page.sha.to_string();
@@ -135,7 +147,7 @@ pub(super) fn points_of(page: &Page, owner: &Owner<'_>) -> Vec<Point> {
             "tags": tags,
         });
         Point {
-            id: point_id(&point_key, section, owner.wiki, page.path.as_str()),
+            id: point_id(&point_key, section, &owner.wiki, page.path.as_str()),
             payload: object(payload),
             bm25: Some(bm25::document(&document.title, &passage)),
             dense: None,
@@ -200,23 +212,24 @@ impl Point {
 
     /// Returns that hash as it is with or without a dense vector.
     fn hash_when(&self, is_dense: bool) -> [u8; 16] {
-        let mut hasher = Sha256::new();
-        hasher.update(self.id.as_bytes());
+        // Gathered first: the hasher is slow with many small pieces.
+        let mut bytes = Vec::with_capacity(4096);
+        bytes.extend(self.id.as_bytes());
         let fields: BTreeMap<&String, &Value> = self.payload.iter().collect();
         for (name, value) in fields {
-            hasher.update(name.as_bytes());
-            hasher.update([0]);
-            hasher.update(value.to_string().as_bytes());
-            hasher.update([0]);
+            bytes.extend(name.as_bytes());
+            bytes.push(0);
+            serde_json::to_writer(&mut bytes, value).expect("a JSON value always serialises");
+            bytes.push(0);
         }
         if let Some(vector) = &self.bm25 {
             for (index, value) in vector.indices.iter().zip(&vector.values) {
-                hasher.update(index.to_le_bytes());
-                hasher.update(value.to_bits().to_le_bytes());
+                bytes.extend(index.to_le_bytes());
+                bytes.extend(value.to_bits().to_le_bytes());
             }
         }
-        hasher.update([u8::from(is_dense)]);
-        let whole: [u8; 32] = hasher.finalize().into();
+        bytes.push(u8::from(is_dense));
+        let whole: [u8; 32] = Sha256::digest(&bytes).into();
         *whole
             .first_chunk()
             .expect("the half of 32 bytes is 16 bytes")

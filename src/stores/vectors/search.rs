@@ -110,6 +110,14 @@ impl VectorStore {
     /// `Busy` when the turn does not come in time, `Refused` and `Down` as with every use of the store. `Refused` too when
     /// there is a meaning or a provider, and the points are of another model than the settings name.
     pub fn ask(&mut self, question: &Question<'_>) -> Result<Answer, Failure> {
+        match self.ask_once(question) {
+            // Exchanged for a newer version at this moment.
+            Err(_) if self.engine.is_gone() => self.ask_once(question),
+            other => other,
+        }
+    }
+
+    fn ask_once(&mut self, question: &Question<'_>) -> Result<Answer, Failure> {
         let words = bm25::query(question.text);
         let words = (!words.is_empty()).then_some(&words);
         if question.limit == 0

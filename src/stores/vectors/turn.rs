@@ -7,7 +7,8 @@
 //!
 //! The kernel lets go of both when a process dies.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,14 @@ const POLL: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(super) struct Taken {
     _lock: File,
+}
+
+/// Whose turn it is.
+pub(super) enum Whose {
+    /// Nobody's, as long as this is kept; `None` where nobody ever had one.
+    Nobodys(Option<File>),
+    /// A process's, of this id, as far as that can be read.
+    Theirs(Option<String>),
 }
 
 /// The two lock files of one checkout.
@@ -76,10 +85,33 @@ impl Turn {
         Ok(Taken { _lock: lock })
     }
 
+    /// Looks whose turn it is; takes none, and changes nothing.
+    ///
+    /// # Errors
+    /// `Down` when the lock file cannot be looked at.
+    pub(super) fn whose(&self) -> Result<Whose, Failure> {
+        let mut file = match File::open(&self.lock) {
+            Ok(file) => file,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Whose::Nobodys(None)),
+            Err(e) => return Err(self.down(&e)),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Whose::Nobodys(Some(file))),
+            Err(TryLockError::WouldBlock) => {
+                let mut pid = String::new();
+                // A courtesy, as where the lock is waited for.
+                let _ = file.read_to_string(&mut pid);
+                let pid = pid.trim();
+                Ok(Whose::Theirs((!pid.is_empty()).then(|| pid.into())))
+            }
+            Err(TryLockError::Error(e)) => Err(self.down(&e)),
+        }
+    }
+
     /// Says whether somebody waits for the turn. Does not block.
     pub(super) fn is_wished(&self) -> bool {
         self.open_wish()
-            .is_ok_and(|file| matches!(file.try_lock(), Err(std::fs::TryLockError::WouldBlock)))
+            .is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
     }
 
     /// Remembers that the turn was given up for somebody.

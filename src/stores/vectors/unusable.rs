@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::engine::{Ask, Engine, Unfit};
 use super::point::Point;
 use super::shape::Dense;
-use crate::model::Failure;
+use crate::model::{Failure, Finding};
 
 /// Fails with its reason, whatever is asked of it.
 pub(super) struct Unusable(pub(super) Failure);
@@ -21,6 +21,14 @@ impl Engine for Unusable {
         self.fail()
     }
 
+    fn examine(&mut self) -> (Vec<Finding>, bool) {
+        let otherwise = "`wiki-sync drain` says more";
+        (
+            vec![Finding::of(super::EXAMINED, &self.0, otherwise)],
+            false,
+        )
+    }
+
     fn retrieve(&mut self, _ids: &[Uuid]) -> Result<Vec<Point>, Failure> {
         self.fail()
     }
@@ -33,6 +41,15 @@ impl Engine for Unusable {
         &mut self,
         _wiki: &str,
         _paths: &[&str],
+        _each: &mut dyn FnMut(Point),
+    ) -> Result<(), Failure> {
+        self.fail()
+    }
+
+    fn of_folders(
+        &mut self,
+        _wiki: &str,
+        _folders: &[&str],
         _each: &mut dyn FnMut(Point),
     ) -> Result<(), Failure> {
         self.fail()
@@ -53,6 +70,10 @@ impl Engine for Unusable {
     }
 
     fn delete_except(&mut self, _: &str, _: &[&str], _: &[Uuid]) -> Result<(), Failure> {
+        self.fail()
+    }
+
+    fn delete(&mut self, _ids: &[Uuid]) -> Result<(), Failure> {
         self.fail()
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::model::{LEASE_MS, Model, path, sha};
-use crate::model::{Job, StoreName, Timestamp};
+use crate::model::{Job, StoreName, StoreSet, Timestamp};
 use crate::outbox::{Claimed, Death, Outbox, Recovered, Settle, Settled, Which};
 
 /// A page, by number.
@@ -143,7 +143,7 @@ impl Outcome {
                 reason: "away".into(),
             },
             Self::Dead => Settle::Dead(Death {
-                store: None,
+                stores: StoreSet::NONE,
                 reason: "never".into(),
                 attempts: 4,
                 version: String::new(),

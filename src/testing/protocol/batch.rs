@@ -4,7 +4,7 @@ use super::outbox::{Letter, Settle};
 use super::receipts::Receipt;
 use super::state::{Broken, Claim, Outcome, PAGES, STORES, State, Step, Text, Work, Worker};
 use super::{Mutant, Protocol};
-use crate::model::StoreName;
+use crate::model::{StoreName, StoreSet};
 
 /// Attempts that a page has; the program's policy gives four.
 const ATTEMPTS: u8 = 2;
@@ -36,10 +36,13 @@ impl Protocol {
         };
         let letter =
             letter.filter(|letter| letter.text == text && !self.is(Mutant::LookWakesTheDead));
+        let all = |letter: Letter| {
+            StoreName::ALL
+                .into_iter()
+                .all(|store| letter.stands_for(store))
+        };
         let work = match text {
-            _ if let Some(letter) = letter.filter(|letter| letter.store.is_none()) => {
-                Work::Rests(letter)
-            }
+            _ if let Some(letter) = letter.filter(|letter| all(*letter)) => Work::Rests(letter),
             Text::Absent => Work::Remove,
             Text::Bad => Work::Rejected(text),
             text => Work::Put(text),
@@ -49,7 +52,7 @@ impl Protocol {
         }
         if let Some(claim) = &mut state.workers[who].claims[page] {
             claim.work = work;
-            claim.letter = letter.filter(|letter| letter.store.is_some());
+            claim.letter = letter.filter(|letter| !all(*letter));
         }
         let next = next_claim(&state.workers[who], page + 1);
         state.workers[who].step = next.map_or(Step::Void, Step::Read);
@@ -255,7 +258,12 @@ impl Protocol {
     fn verdict(&self, claim: &Claim, disk: Text) -> Settle {
         let applied = match claim.work {
             Work::Rests(letter) => return Settle::Swallow(letter),
-            Work::Rejected(text) => return Settle::Dead(Letter { text, store: None }),
+            Work::Rejected(text) => {
+                return Settle::Dead(Letter {
+                    text,
+                    stores: StoreSet::NONE,
+                });
+            }
             Work::Put(text) => text,
             Work::Remove | Work::Unread => Text::Absent,
         };
@@ -275,11 +283,17 @@ impl Protocol {
                 attempts: attempts + 1,
                 version,
             },
-            (Outcome::Transient, store) => Settle::Dead(Letter {
-                text: applied,
-                // The new letter takes the place of one that stands for another store.
-                store: Some(store).filter(|_| claim.letter.is_none()),
-            }),
+            (Outcome::Transient, _) => {
+                let failed =
+                    |store: &StoreName| claim.outcomes[*store as usize] == Outcome::Transient;
+                // The new letter takes the place of one that stands for others.
+                let before = claim.letter.map_or(StoreSet::NONE, |letter| letter.stores);
+                let failed = StoreName::ALL.into_iter().filter(failed);
+                Settle::Dead(Letter {
+                    text: applied,
+                    stores: before.iter().chain(failed).collect(),
+                })
+            }
             (Outcome::Down, store) if !self.is(Mutant::AckThoughAway) => {
                 Settle::Hold { store, version }
             }
@@ -297,16 +311,13 @@ impl Protocol {
             let Some(claim) = claim else { continue };
             let Some(settle) = claim.settle else { continue };
             let slot = &mut state.outbox.pages[page];
-            if let Settle::Dead(Letter {
-                text,
-                store: Some(refused),
-            }) = settle
+            if let Settle::Dead(letter) = settle
                 && !self.is(Mutant::DiesForAll)
                 && StoreName::ALL.iter().any(|&store| {
-                    store != refused && claim.outcomes[store as usize] > Outcome::Applied
+                    !letter.stands_for(store) && claim.outcomes[store as usize] > Outcome::Applied
                 })
             {
-                let named = Some(text).filter(|&text| text != Text::Absent);
+                let named = Some(letter.text).filter(|&text| text != Text::Absent);
                 slot.enqueue(named, false, self.mutant);
             }
             let before = *slot;

@@ -2,7 +2,7 @@
 
 use super::Mutant;
 use super::state::{PAGES, Text};
-use crate::model::StoreName;
+use crate::model::{StoreName, StoreSet};
 
 /// The fencing token of a claim. Only whether two are the same matters, so they are counted by page.
 pub(super) type Token = u8;
@@ -26,17 +26,22 @@ pub(super) struct Job {
     pub(super) attempts: u8,
 }
 
-/// A dead letter: the content that died, and the store that refused it; `None` when it stands for all.
+/// A dead letter: the content that died, and the stores that refused it; empty when it stands for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Letter {
     pub(super) text: Text,
-    pub(super) store: Option<StoreName>,
+    pub(super) stores: StoreSet,
 }
 
 impl Letter {
+    /// Whether it stands for this store.
+    pub(super) fn stands_for(self, store: StoreName) -> bool {
+        self.stores.is_empty() || self.stores.contains(store)
+    }
+
     /// Whether it keeps this content from this store.
     pub(super) fn keeps(self, text: Text, store: StoreName) -> bool {
-        self.text == text && self.store.is_none_or(|refused| refused == store)
+        self.text == text && self.stands_for(store)
     }
 }
 

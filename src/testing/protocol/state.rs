@@ -208,7 +208,7 @@ pub(super) struct Claim {
     /// The job as it was claimed.
     pub(super) job: Job,
     pub(super) work: Work,
-    /// The page's dead letter, where it is about what is to be done and stands for one store.
+    /// The page's dead letter, where it is about what is to be done and does not stand for all stores.
     pub(super) letter: Option<Letter>,
     /// By store.
     pub(super) outcomes: [Outcome; STORES],

@@ -22,8 +22,8 @@ use qdrant_client::qdrant::collections_server::CollectionsServer;
 use qdrant_client::qdrant::points_server::PointsServer;
 use qdrant_client::qdrant::qdrant_server::QdrantServer as HealthServer;
 use tokio::sync::oneshot;
-use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Code, Request, Response, Status};
 
 pub use self::faults::{Act, Fault, Seen};
@@ -39,6 +39,8 @@ const FOLDER_VARIABLE: &str = "WIKI_SYNC_TEST_QDRANT_FOLDER";
 const PORT_VARIABLE: &str = "WIKI_SYNC_TEST_QDRANT_PORT";
 /// The file that holds the API key, where one is wanted.
 const KEY: &str = "key";
+/// The files that hold the certificate and its key, where it is to be reached by TLS.
+const TLS: [&str; 2] = ["certificate.pem", "certificate.key"];
 
 /// A server on a free port, with a folder of its own. It ends when this is dropped.
 #[derive(Debug)]
@@ -63,7 +65,7 @@ impl QdrantServer {
     /// When it does not start.
     #[must_use]
     pub fn start() -> Self {
-        Self::new(None)
+        Self::new(None, None)
     }
 
     /// Starts a server as a process of its own, which can be killed: this very test program, told to run the ignored test
@@ -73,10 +75,20 @@ impl QdrantServer {
     /// When it does not start.
     #[must_use]
     pub fn spawn(test: &str) -> Self {
-        Self::new(Some(test.into()))
+        Self::new(Some(test.into()), None)
     }
 
-    fn new(child_test: Option<String>) -> Self {
+    /// Starts such a process that is reached by TLS only. `tls`: the files of its certificate, for `localhost`, and of the
+    /// key of that.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn spawn_tls(test: &str, tls: [&Path; 2]) -> Self {
+        Self::new(Some(test.into()), Some(tls))
+    }
+
+    fn new(child_test: Option<String>, tls: Option<[&Path; 2]>) -> Self {
         let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = free.local_addr().expect("an address").port();
         drop(free);
@@ -86,6 +98,9 @@ impl QdrantServer {
             child_test,
             running: None,
         };
+        for (from, to) in tls.iter().flatten().zip(TLS) {
+            std::fs::copy(from, server.folder.path().join(to)).expect("copied");
+        }
         server.up();
         server
     }
@@ -145,6 +160,18 @@ impl QdrantServer {
         }
     }
 
+    /// Says whether the server runs: one that is a process may have died of a [`Fault`].
+    ///
+    /// # Panics
+    /// When a child of ours cannot be asked.
+    pub fn is_alive(&mut self) -> bool {
+        match &mut self.running {
+            Some(Running::Child(child)) => child.try_wait().expect("a child").is_none(),
+            Some(Running::Thread(..)) => true,
+            None => false,
+        }
+    }
+
     /// Waits until a server that is a process has died of a [`Fault`].
     ///
     /// # Panics
@@ -178,6 +205,9 @@ impl QdrantServer {
     /// Returns the server's URL.
     #[must_use]
     pub fn url(&self) -> String {
+        if self.folder.path().join(TLS[0]).exists() {
+            return format!("https://localhost:{}", self.port);
+        }
         format!("http://127.0.0.1:{}", self.port)
     }
 
@@ -246,13 +276,18 @@ fn serve(folder: PathBuf, listener: TcpListener, stopped: oneshot::Receiver<()>)
         folder,
     };
     let state = Arc::clone(&service.state);
+    let mut builder = Server::builder();
+    if let [Ok(certificate), Ok(key)] = TLS.map(|file| std::fs::read(service.folder.join(file))) {
+        let tls = ServerTlsConfig::new().identity(Identity::from_pem(certificate, key));
+        builder = builder.tls_config(tls).expect("a certificate");
+    }
     runtime.block_on(async move {
         listener.set_nonblocking(true).expect("set");
         let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
         let points = PointsServer::new(service.clone())
             .max_decoding_message_size(REQUEST_BYTES)
             .max_encoding_message_size(usize::MAX);
-        let serving = Server::builder()
+        let serving = builder
             .add_service(points)
             .add_service(CollectionsServer::new(service.clone()))
             .add_service(HealthServer::new(service))

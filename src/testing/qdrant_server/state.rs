@@ -312,6 +312,8 @@ impl State {
         &mut self,
         request: api::ChangeAliases,
     ) -> Result<api::CollectionOperationResponse, Status> {
+        // All of them or none.
+        let mut aliases = self.aliases.clone();
         for action in request.actions.into_iter().filter_map(|one| one.action) {
             match action {
                 Action::CreateAlias(create) => {
@@ -322,22 +324,24 @@ impl State {
                         )));
                     }
                     if self.collections.contains_key(&create.alias_name) {
-                        return Err(Status::invalid_argument(
-                            "Wrong input: a collection has this name",
-                        ));
+                        return Err(Status::invalid_argument(format!(
+                            "Wrong input: Collection `{}` already exists!",
+                            create.alias_name
+                        )));
                     }
-                    self.aliases.insert(create.alias_name, name);
+                    aliases.insert(create.alias_name, name);
                 }
                 Action::RenameAlias(rename) => {
-                    let of = self.aliases.remove(&rename.old_alias_name);
+                    let of = aliases.remove(&rename.old_alias_name);
                     let of = of.ok_or_else(|| Status::not_found("no such alias"))?;
-                    self.aliases.insert(rename.new_alias_name, of);
+                    aliases.insert(rename.new_alias_name, of);
                 }
                 Action::DeleteAlias(delete) => {
-                    self.aliases.remove(&delete.alias_name);
+                    aliases.remove(&delete.alias_name);
                 }
             }
         }
+        self.aliases = aliases;
         self.keep_aliases();
         Ok(done())
     }

@@ -21,7 +21,7 @@ use crate::cli::root::Root;
 use crate::config::Config;
 use crate::engine::Silent;
 use crate::engine::drain::{DrainOptions, drain};
-use crate::engine::verify::verify;
+use crate::engine::verify::{VerifyOptions, verify};
 use crate::model::{Labels, StoreName};
 use crate::query::graph::{self, More};
 
@@ -250,7 +250,7 @@ impl Journey {
             report.processed == processed,
             &format!("the drain processes {}", count(processed, "job")),
         )?;
-        let found = verify(&mut parts, &mut Silent)?;
+        let found = verify(&mut parts, &VerifyOptions::default(), &mut Silent)?;
         expect(found.in_sync, "verify finds every store in sync")?;
         expect(found.pages == pages, &format!("there are {pages} pages"))?;
         told.push(format!(

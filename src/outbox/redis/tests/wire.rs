@@ -165,7 +165,7 @@ fn dead_letters_are_raw_lines_on_the_wires_list() {
     push(&server, r#"{"output_path": "a.md", "repo": "demo"}"#);
     let claim = take(&mut outbox, 1).remove(0);
     let death = Death {
-        store: Some(StoreName::Git),
+        stores: StoreName::Git.into(),
         reason: "never".into(),
         attempts: 4,
         version: String::new(),

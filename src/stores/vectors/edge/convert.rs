@@ -10,7 +10,7 @@ use qdrant_edge::{
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::super::point::{BM25, DENSE, Point};
+use super::super::point::{BM25, DENSE, Point, number_of, numbered};
 use super::super::shape::Only;
 use crate::embed::Sparse;
 
@@ -25,20 +25,36 @@ pub(super) fn keyword(field: &str, value: &str) -> Condition {
 
 /// Returns the filter for the points of these pages of a wiki, some ids excepted.
 pub(super) fn pages(wiki: &str, paths: &[&str], except: Option<&[Uuid]>) -> Filter {
+    let mut filter = among(wiki, "path", paths);
+    filter.must_not = except.filter(|ids| !ids.is_empty()).map(|ids| {
+        let ids: HasIdCondition = ids.iter().copied().map(edge_id).collect();
+        vec![Condition::HasId(ids)]
+    });
+    filter
+}
+
+/// Returns the filter for the points of a wiki of which a field holds one of these values.
+pub(super) fn among(wiki: &str, field: &str, values: &[&str]) -> Filter {
     let any = Condition::Field(FieldCondition::new_match(
-        "path".parse().expect("a plain field name is a path"),
+        field.parse().expect("a plain field name is a path"),
         Match::Any(MatchAny {
-            any: AnyVariants::Strings(paths.iter().map(ToString::to_string).collect()),
+            any: AnyVariants::Strings(values.iter().map(ToString::to_string).collect()),
         }),
     ));
     Filter {
         must: Some(vec![any, keyword("wiki", wiki)]),
-        must_not: except.filter(|ids| !ids.is_empty()).map(|ids| {
-            let ids: HasIdCondition = ids.iter().copied().map(PointId::Uuid).collect();
-            vec![Condition::HasId(ids)]
-        }),
-        should: None,
-        min_should: None,
+        ..Filter::default()
+    }
+}
+
+pub(super) fn edge_id(id: Uuid) -> PointId {
+    number_of(id).map_or(PointId::Uuid(id), PointId::NumId)
+}
+
+fn id_of(id: PointId) -> Uuid {
+    match id {
+        PointId::Uuid(id) => id,
+        PointId::NumId(number) => numbered(number),
     }
 }
 
@@ -69,17 +85,14 @@ pub(super) fn edge_point(point: Point) -> PointStruct {
     let dense = point.dense.map(|vector| (DENSE, Vector::from(vector)));
     let vectors = bm25.into_iter().chain(dense);
     PointStruct::new(
-        PointId::Uuid(point.id),
+        edge_id(point.id),
         Vectors::new_named(vectors),
         Value::Object(point.payload),
     )
 }
 
-/// Reads a record; `None` for an id that is no UUID, which no point of ours has.
-pub(super) fn point_of(record: Record) -> Option<Point> {
-    let PointId::Uuid(id) = record.id else {
-        return None;
-    };
+/// Reads a record.
+pub(super) fn point_of(record: Record) -> Point {
     let mut named = match record.vector {
         Some(VectorStructInternal::Named(named)) => named,
         _ => HashMap::default(),
@@ -95,10 +108,10 @@ pub(super) fn point_of(record: Record) -> Option<Point> {
         Some(VectorInternal::Dense(vector)) => Some(vector),
         _ => None,
     };
-    Some(Point {
-        id,
+    Point {
+        id: id_of(record.id),
         payload: record.payload.unwrap_or_default().0,
         bm25,
         dense,
-    })
+    }
 }

@@ -8,7 +8,9 @@
 //! - A segment that it begins anew may lack the payload indexes; they are asked for at each opening and
 //!   after each optimisation, which costs nothing where they are.
 
+pub(super) mod beside;
 mod convert;
+mod examine;
 mod note;
 mod shard;
 
@@ -25,7 +27,7 @@ use qdrant_edge::{
 };
 use uuid::Uuid;
 
-use self::convert::{edge_point, keyword, only, pages, point_of, sparse};
+use self::convert::{among, edge_id, edge_point, keyword, only, pages, point_of, sparse};
 use self::shard::{
     RESERVE, add_dense, config, dense_params, dense_there, folder_id, folder_size, has_shard,
     needs_space, one_line, opening, prune_wal, said,
@@ -35,7 +37,7 @@ use super::engine::{Ask, Engine, Unfit};
 use super::point::{BM25, DENSE, INDEXED, META, Meta, Point};
 use super::shape::{Dense, Shape};
 use super::turn::{Taken, Turn};
-use crate::model::{Failure, FailureKind};
+use crate::model::{Failure, FailureKind, Finding};
 use crate::state::StateDir;
 
 /// How many points go into one operation of Edge.
@@ -194,10 +196,7 @@ impl Edge {
                 order_by: None,
             };
             let (records, next) = self.call("read", |shard| shard.scroll(request))?;
-            records
-                .into_iter()
-                .filter_map(point_of)
-                .for_each(&mut *each);
+            records.into_iter().map(point_of).for_each(&mut *each);
             match next {
                 Some(_) => offset = next,
                 None => return Ok(()),
@@ -353,6 +352,10 @@ impl Engine for Edge {
         self.open = None;
     }
 
+    fn examine(&mut self) -> (Vec<Finding>, bool) {
+        (self.looked_at(), false)
+    }
+
     fn glance(&mut self, wiki: &str) -> Option<Meta> {
         note::read(&self.dir, wiki)
     }
@@ -367,10 +370,10 @@ impl Engine for Edge {
     }
 
     fn retrieve(&mut self, ids: &[Uuid]) -> Result<Vec<Point>, Failure> {
-        let ids: Vec<PointId> = ids.iter().copied().map(PointId::Uuid).collect();
+        let ids: Vec<PointId> = ids.iter().copied().map(edge_id).collect();
         let vectors = self.vectors();
         let records = self.call("read", |shard| shard.retrieve(&ids, None, Some(vectors)))?;
-        Ok(records.into_iter().filter_map(point_of).collect())
+        Ok(records.into_iter().map(point_of).collect())
     }
 
     fn metas(&mut self, each: &mut dyn FnMut(Point)) -> Result<(), Failure> {
@@ -385,6 +388,15 @@ impl Engine for Edge {
         each: &mut dyn FnMut(Point),
     ) -> Result<(), Failure> {
         self.scroll_filtered(Some(&pages(wiki, paths, None)), each)
+    }
+
+    fn of_folders(
+        &mut self,
+        wiki: &str,
+        folders: &[&str],
+        each: &mut dyn FnMut(Point),
+    ) -> Result<(), Failure> {
+        self.scroll_filtered(Some(&among(wiki, "folders", folders)), each)
     }
 
     fn scroll(&mut self, wiki: &str, each: &mut dyn FnMut(Point)) -> Result<(), Failure> {
@@ -417,7 +429,7 @@ impl Engine for Edge {
         needs_space(&self.dir, RESERVE)?;
         self.wrote(ids.len());
         let points = PointIdsList {
-            points: ids.iter().copied().map(PointId::Uuid).collect(),
+            points: ids.iter().copied().map(edge_id).collect(),
         };
         self.update(
             "change",
@@ -435,6 +447,16 @@ impl Engine for Edge {
         self.update(
             "delete from",
             UpdateOperation::PointOperation(PointOperations::DeletePointsByFilter(filter)),
+        )
+    }
+
+    fn delete(&mut self, ids: &[Uuid]) -> Result<(), Failure> {
+        needs_space(&self.dir, RESERVE)?;
+        self.wrote(ids.len());
+        let ids = ids.iter().copied().map(edge_id).collect();
+        self.update(
+            "delete from",
+            UpdateOperation::PointOperation(PointOperations::DeletePoints { ids }),
         )
     }
 

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::super::point::{BM25, DENSE};
 use super::super::shape::Dense;
-use super::super::{Found, REBUILD_EDGE, unfit_shape};
+use super::super::{Found, unfit_shape};
 use crate::model::{Failure, FailureKind};
 
 /// Up to how many segments are left alone instead of being merged, and how large a merged one may become.
@@ -93,7 +93,7 @@ pub(super) fn dense_there(
                 distance: format!("{:?}", there.distance),
             };
             let place = format!("the vectors in {}", dir.display());
-            Err(unfit_shape(&place, &found, wanted, REBUILD_EDGE))
+            Err(unfit_shape(&place, &found, wanted))
         }
         (None, Some(_)) => Ok((None, true)),
         (Some(_) | None, _) => Ok((there, false)),
@@ -242,7 +242,7 @@ pub(super) fn opening(
             .hint("look for free space, memory and permissions there")
     } else {
         Failure::new(FailureKind::Refused, text).hint(format!(
-            "move {} away: the next drain rebuilds it from the files",
+            "`wiki-sync rebuild vectors` builds it anew from the files; or move {} away: the next drain does",
             dir.display()
         ))
     })

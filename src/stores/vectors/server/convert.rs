@@ -12,7 +12,7 @@ use qdrant_client::qdrant::{
 use serde_json::{Map, Number, Value as Json};
 use uuid::Uuid;
 
-use super::super::point::{BM25, DENSE, Point};
+use super::super::point::{BM25, DENSE, Point, number_of, numbered};
 use crate::embed::Sparse;
 
 /// Returns the filter for all points of a wiki.
@@ -22,9 +22,7 @@ pub(super) fn of_wiki(wiki: &str) -> Filter {
 
 /// Returns the filter for the points of these pages of a wiki, some ids excepted.
 pub(super) fn pages(wiki: &str, paths: &[&str], except: &[Uuid]) -> Filter {
-    let any: Vec<String> = paths.iter().map(ToString::to_string).collect();
-    let mut filter = of_wiki(wiki);
-    filter.must.push(Condition::matches("path", any));
+    let mut filter = among(wiki, "path", paths);
     if !except.is_empty() {
         let ids = except.iter().copied().map(id);
         filter.must_not.push(Condition::has_id(ids));
@@ -32,9 +30,20 @@ pub(super) fn pages(wiki: &str, paths: &[&str], except: &[Uuid]) -> Filter {
     filter
 }
 
+/// Returns the filter for the points of a wiki of which a field holds one of these values.
+pub(super) fn among(wiki: &str, field: &str, values: &[&str]) -> Filter {
+    let any: Vec<String> = values.iter().map(ToString::to_string).collect();
+    let mut filter = of_wiki(wiki);
+    filter.must.push(Condition::matches(field, any));
+    filter
+}
+
 pub(super) fn id(id: Uuid) -> PointId {
     PointId {
-        point_id_options: Some(PointIdOptions::Uuid(id.to_string())),
+        point_id_options: Some(match number_of(id) {
+            Some(number) => PointIdOptions::Num(number),
+            None => PointIdOptions::Uuid(id.to_string()),
+        }),
     }
 }
 
@@ -75,14 +84,15 @@ pub(super) fn point(point: Point) -> PointStruct {
     }
 }
 
-/// Reads a point; `None` for an id that is no UUID, which no point of ours has.
+/// Reads a point; `None` when it has no id, which Qdrant does not send.
 pub(super) fn point_of(
     id: Option<PointId>,
     payload: HashMap<String, Value>,
     vectors: Option<VectorsOutput>,
 ) -> Option<Point> {
-    let Some(PointIdOptions::Uuid(id)) = id?.point_id_options else {
-        return None;
+    let id = match id?.point_id_options? {
+        PointIdOptions::Uuid(id) => id.parse().ok()?,
+        PointIdOptions::Num(number) => numbered(number),
     };
     let mut named = match vectors.and_then(|vectors| vectors.vectors_options) {
         Some(vectors_output::VectorsOptions::Vectors(named)) => named.vectors,
@@ -100,7 +110,7 @@ pub(super) fn point_of(
         _ => None,
     };
     Some(Point {
-        id: id.parse().ok()?,
+        id,
         payload: payload
             .into_iter()
             .map(|(name, value)| (name, to_json(value)))

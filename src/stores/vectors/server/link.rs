@@ -1,11 +1,19 @@
 //! The way to the server: one connection, calls with a bound, and what their failures mean.
 
+use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
+use qdrant_client::qdrant::alias_operations::Action;
 use qdrant_client::qdrant::collections_client::CollectionsClient;
 use qdrant_client::qdrant::points_client::PointsClient;
+use qdrant_client::qdrant::qdrant_client::QdrantClient;
+use qdrant_client::qdrant::{
+    AliasOperations, ChangeAliases, CollectionInfo, CollectionOperationResponse, CreateAlias,
+    DeleteAlias, DeleteCollection, GetCollectionInfoRequest, ListAliasesRequest,
+    ListCollectionsRequest,
+};
 use tokio::runtime::{Builder, Runtime};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
@@ -57,6 +65,10 @@ impl Line {
 
     pub(super) fn collections(self) -> CollectionsClient<InterceptedService<Channel, Key>> {
         CollectionsClient::new(self.0)
+    }
+
+    pub(super) fn health(self) -> QdrantClient<InterceptedService<Channel, Key>> {
+        QdrantClient::new(self.0)
     }
 }
 
@@ -184,6 +196,91 @@ impl Link {
         }
     }
 
+    /// Returns what there is of a collection, or of one behind an alias; `None` where there is none.
+    ///
+    /// # Errors
+    /// The server's status; the same for the methods below.
+    pub(super) fn info(&mut self, collection: &str) -> Result<Option<CollectionInfo>, Status> {
+        let answer = self.call(|line| {
+            let request = GetCollectionInfoRequest {
+                collection_name: collection.into(),
+            };
+            async move { line.collections().get(request).await }
+        });
+        match answer {
+            Ok(answer) => answer
+                .result
+                .map(Some)
+                .ok_or_else(|| Status::unavailable("the answer is empty")),
+            Err(status) if status.code() == Code::NotFound => Ok(None),
+            Err(status) => Err(status),
+        }
+    }
+
+    /// Returns the names of all collections.
+    pub(super) fn collections(&mut self) -> Result<Vec<String>, Status> {
+        let answer = self.call(|line| async move {
+            let request = ListCollectionsRequest {};
+            line.collections().list(request).await
+        })?;
+        Ok(answer.collections.into_iter().map(|one| one.name).collect())
+    }
+
+    /// Returns all aliases, and the collection of each.
+    pub(super) fn aliases(&mut self) -> Result<BTreeMap<String, String>, Status> {
+        let answer = self.call(|line| async move {
+            let request = ListAliasesRequest {};
+            line.collections().list_aliases(request).await
+        })?;
+        let aliases = answer.aliases.into_iter();
+        Ok(aliases
+            .map(|one| (one.alias_name, one.collection_name))
+            .collect())
+    }
+
+    /// Takes an alias away and sets one, alias and collection: both in one step.
+    pub(super) fn change_aliases(
+        &mut self,
+        gone: Option<&str>,
+        new: Option<(&str, &str)>,
+    ) -> Result<(), Status> {
+        let gone = gone.map(|alias| {
+            Action::DeleteAlias(DeleteAlias {
+                alias_name: alias.into(),
+            })
+        });
+        let new = new.map(|(alias, collection)| {
+            Action::CreateAlias(CreateAlias {
+                alias_name: alias.into(),
+                collection_name: collection.into(),
+            })
+        });
+        let actions = gone.into_iter().chain(new).map(|action| AliasOperations {
+            action: Some(action),
+        });
+        let request = ChangeAliases {
+            actions: actions.collect(),
+            ..ChangeAliases::default()
+        };
+        let answer = self.call(|line| {
+            let request = request.clone();
+            async move { line.collections().update_aliases(request).await }
+        })?;
+        agreed(&answer)
+    }
+
+    /// Deletes a collection, by its own name.
+    pub(super) fn delete_collection(&mut self, collection: &str) -> Result<(), Status> {
+        self.call(|line| {
+            let request = DeleteCollection {
+                collection_name: collection.into(),
+                ..DeleteCollection::default()
+            };
+            async move { line.collections().delete(request).await }
+        })
+        .map(drop)
+    }
+
     /// Says what a call that failed means for whoever was `doing` something with the collection.
     pub(super) fn failure(&self, doing: &str, status: &Status) -> Failure {
         let mut reason = format!("cannot {doing} {}: {}", self.place, status.message());
@@ -242,6 +339,16 @@ impl Link {
             ),
         }
     }
+}
+
+/// A change of names counts when the server says that it is made.
+fn agreed(answer: &CollectionOperationResponse) -> Result<(), Status> {
+    if answer.result {
+        return Ok(());
+    }
+    Err(Status::unavailable(
+        "the server does not say that it is done",
+    ))
 }
 
 /// Whether the connection is of no use any more.

@@ -8,13 +8,18 @@
 //! |---|---|
 //! | `link.rs` | the connection; calls with a bound, and what their failures mean |
 //! | `collection.rs` | the collection: made, or looked at before it is used |
+//! | `beside.rs` | building a collection beside the one in use, and exchanging them |
 //! | `write.rs` | writing, in requests that the server can take |
+//! | `examine.rs` | a look at it, for `doctor` |
 //! | `convert.rs` | between our points and Qdrant's |
 //!
-//! Nothing is ever dropped here but points of pages: no collection, no index, no other wiki's point.
+//! Nothing is ever dropped here but points of pages, and, once another is in its place, a collection that we made and nobody
+//! else has a point in: no index, no other wiki's point.
 
+pub(super) mod beside;
 mod collection;
 mod convert;
+mod examine;
 mod link;
 mod write;
 
@@ -22,7 +27,7 @@ use qdrant_client::qdrant::{
     Condition, DenseVector, Filter, GetPoints, PrefetchQuery, Query, QueryPoints, Rrf,
     ScrollPoints, VectorInput, WithVectorsSelector, query, vector_input,
 };
-use tonic::Code;
+use tonic::{Code, Status};
 use uuid::Uuid;
 
 use self::link::Link;
@@ -31,7 +36,7 @@ use super::engine::{Ask, Engine, Unfit};
 use super::point::{BM25, DENSE, META, Point};
 use super::shape::{Dense, Shape};
 use super::{RRF_K, ServerSettings};
-use crate::model::Failure;
+use crate::model::{Failure, Finding};
 
 /// How many points a scroll reads at a time.
 const PAGE: u32 = 256;
@@ -39,10 +44,15 @@ const PAGE: u32 = 256;
 /// A collection on a server.
 pub(super) struct Server {
     link: Link,
+    /// The name in the settings, as a rule an alias; `None` for a collection that is built beside.
+    alias: Option<String>,
+    /// The collection itself: what was found behind that name the last time it was looked at.
     collection: String,
     shape: Shape,
     /// Whether the collection has dense vectors; known once it was looked at.
     has_dense: bool,
+    /// Whether it was no longer there when it was last asked.
+    is_gone: bool,
     /// How many points go into a request; fewer once that was too much for the server.
     batch: usize,
     /// The largest point that is sent, in bytes.
@@ -57,12 +67,25 @@ impl Server {
     pub(super) fn new(url: &str, settings: &ServerSettings, shape: Shape) -> Result<Self, Failure> {
         Ok(Self {
             link: Link::new(url, settings)?,
+            alias: Some(settings.collection.clone()),
             collection: settings.collection.clone(),
             shape,
             has_dense: false,
+            is_gone: false,
             batch: REQUEST_POINTS,
             most_bytes: POINT_BYTES,
         })
+    }
+
+    /// Returns the collection itself, as far as it is known.
+    pub(super) fn collection(&self) -> &str {
+        &self.collection
+    }
+
+    /// Says what a call that failed means, and remembers whether the collection is gone.
+    fn failure(&mut self, doing: &str, status: &Status) -> Failure {
+        self.is_gone = status.code() == Code::NotFound;
+        self.link.failure(doing, status)
     }
 
     /// Which vectors are read. A name that the collection does not have is an error of the server's.
@@ -106,7 +129,7 @@ impl Server {
     /// Deletes the points of these pages, in halves where all of them take the server too long.
     fn delete_pages(&mut self, wiki: &str, paths: &[&str], keep: &[Uuid]) -> Result<(), Failure> {
         let filter = convert::pages(wiki, paths, keep);
-        match self.delete(&filter) {
+        match self.delete_by(&filter.into()) {
             Ok(()) => Ok(()),
             Err(status) if status.code() == Code::DeadlineExceeded && paths.len() > PATHS_ALONE => {
                 let (some, others) = paths.split_at(paths.len() / 2);
@@ -142,7 +165,7 @@ impl Engine for Server {
             };
             async move { line.points().get(request).await }
         });
-        let answer = answer.map_err(|status| self.link.failure("read", &status))?;
+        let answer = answer.map_err(|status| self.failure("read", &status))?;
         Ok(answer
             .result
             .into_iter()
@@ -162,6 +185,15 @@ impl Engine for Server {
         each: &mut dyn FnMut(Point),
     ) -> Result<(), Failure> {
         self.read(&convert::pages(wiki, paths, &[]), each)
+    }
+
+    fn of_folders(
+        &mut self,
+        wiki: &str,
+        folders: &[&str],
+        each: &mut dyn FnMut(Point),
+    ) -> Result<(), Failure> {
+        self.read(&convert::among(wiki, "folders", folders), each)
     }
 
     fn scroll(&mut self, wiki: &str, each: &mut dyn FnMut(Point)) -> Result<(), Failure> {
@@ -188,8 +220,20 @@ impl Engine for Server {
         self.delete_pages(wiki, paths, keep)
     }
 
+    fn delete(&mut self, ids: &[Uuid]) -> Result<(), Failure> {
+        for ids in ids.chunks(REQUEST_POINTS) {
+            self.delete_points(ids)
+                .map_err(|status| self.link.failure("delete from", &status))?;
+        }
+        Ok(())
+    }
+
     fn has_dense(&self) -> bool {
         self.has_dense
+    }
+
+    fn is_gone(&self) -> bool {
+        self.is_gone
     }
 
     fn query(&mut self, ask: &Ask<'_>) -> Result<Vec<(f32, Point)>, Failure> {
@@ -251,7 +295,7 @@ impl Engine for Server {
             let request = request.clone();
             async move { line.points().query(request).await }
         });
-        let answer = answer.map_err(|status| self.link.failure("search", &status))?;
+        let answer = answer.map_err(|status| self.failure("search", &status))?;
         Ok(answer
             .result
             .into_iter()
@@ -260,6 +304,10 @@ impl Engine for Server {
                 Some((one.score, point))
             })
             .collect())
+    }
+
+    fn examine(&mut self) -> (Vec<Finding>, bool) {
+        self.looked_at()
     }
 
     /// Nothing to do: each write was waited for.
@@ -275,17 +323,61 @@ impl Server {
         self.most_bytes = bytes;
     }
 
-    /// Drops the collection, as somebody may behind our back.
+    /// Drops the collection, as somebody may behind our back, with all its versions.
     pub(super) fn drop_collection(&mut self) -> Result<(), tonic::Status> {
+        let Some(name) = self.alias.clone() else {
+            return Ok(());
+        };
+        for collection in self.link.collections()? {
+            let rest = collection.strip_prefix(&name);
+            if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-')) {
+                self.link.delete_collection(&collection)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes this version, whatever the alias says.
+    pub(super) fn version(mut self, number: u64) -> Self {
+        let name = self.alias.take().unwrap_or_default();
+        self.collection = collection::version(&name, number);
+        self
+    }
+
+    /// Takes a collection of that very name, without an alias.
+    pub(super) fn plain(mut self) -> Self {
+        self.collection = self.alias.take().unwrap_or_default();
+        self
+    }
+
+    /// Lets the alias lead to another version.
+    pub(super) fn lead_to(&mut self, number: u64) -> Result<(), tonic::Status> {
+        let name = self.alias.clone().unwrap_or_default();
+        let version = collection::version(&name, number);
         self.link
-            .call(|line| {
-                let request = qdrant_client::qdrant::DeleteCollection {
-                    collection_name: self.collection.clone(),
-                    ..Default::default()
-                };
-                async move { line.collections().delete(request).await }
-            })
-            .map(drop)
+            .change_aliases(Some(&name), Some((&name, &version)))
+    }
+
+    /// Makes a collection as a person may, and the alias for it.
+    pub(super) fn made_by_a_person(mut self) -> Result<(), Failure> {
+        let name = self.alias.take().unwrap_or_default();
+        self.collection = format!("{name}-mine");
+        self.ready(true)?;
+        let made = self
+            .link
+            .change_aliases(None, Some((&name, &self.collection)));
+        made.map_err(|status| self.link.failure("name", &status))
+    }
+
+    /// Returns what follows the name in the names of its versions.
+    pub(super) fn versions(&mut self) -> Vec<String> {
+        let prefix = format!("{}-", self.alias.as_deref().unwrap_or_default());
+        let all = self.link.collections().expect("listed").into_iter();
+        let mut versions: Vec<String> = all
+            .filter_map(|one| one.strip_prefix(&prefix).map(Into::into))
+            .collect();
+        versions.sort();
+        versions
     }
 
     /// Makes a collection of this name that is not as ours are.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use prost::Message as _;
 use qdrant_client::qdrant::{
-    DeletePointVectors, DeletePoints, Filter, PointStruct, PointsIdsList, PointsOperationResponse,
+    DeletePointVectors, DeletePoints, PointStruct, PointsIdsList, PointsOperationResponse,
     PointsSelector, UpdateResult, UpdateStatus, UpsertPoints, VectorsSelector, WriteOrdering,
     WriteOrderingType, points_selector,
 };
@@ -144,13 +144,18 @@ impl Server {
         applied(&answer)
     }
 
-    /// Deletes what a filter says.
-    pub(super) fn delete(&mut self, filter: &Filter) -> Result<(), Status> {
+    /// Deletes the points of these ids.
+    pub(super) fn delete_points(&mut self, ids: &[Uuid]) -> Result<(), Status> {
+        self.delete_by(&selector(ids))
+    }
+
+    /// Deletes what is selected.
+    pub(super) fn delete_by(&mut self, points: &PointsSelector) -> Result<(), Status> {
         let answer = self.link.call(|line| {
             let request = DeletePoints {
                 collection_name: self.collection.clone(),
                 wait: Some(true),
-                points: Some(filter.clone().into()),
+                points: Some(points.clone()),
                 ordering: ORDERING,
                 ..DeletePoints::default()
             };
@@ -162,15 +167,10 @@ impl Server {
     /// Takes the dense vectors off points.
     pub(super) fn take_off_dense(&mut self, ids: &[Uuid]) -> Result<(), Status> {
         let answer = self.link.call(|line| {
-            let ids = PointsIdsList {
-                ids: ids.iter().copied().map(convert::id).collect(),
-            };
             let request = DeletePointVectors {
                 collection_name: self.collection.clone(),
                 wait: Some(true),
-                points_selector: Some(PointsSelector {
-                    points_selector_one_of: Some(points_selector::PointsSelectorOneOf::Points(ids)),
-                }),
+                points_selector: Some(selector(ids)),
                 vectors: Some(VectorsSelector {
                     names: vec![DENSE.into()],
                 }),
@@ -180,6 +180,15 @@ impl Server {
             async move { line.points().delete_vectors(request).await }
         })?;
         applied(&answer)
+    }
+}
+
+fn selector(ids: &[Uuid]) -> PointsSelector {
+    let ids = PointsIdsList {
+        ids: ids.iter().copied().map(convert::id).collect(),
+    };
+    PointsSelector {
+        points_selector_one_of: Some(points_selector::PointsSelectorOneOf::Points(ids)),
     }
 }
 

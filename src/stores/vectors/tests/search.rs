@@ -1,5 +1,7 @@
 //! What is found.
 
+use std::fmt::Write as _;
+
 use super::*;
 
 pub(super) fn a_page_without_text_is_found_by_its_title(place: &Place) {
@@ -77,4 +79,63 @@ pub(super) fn a_query_without_words_finds_nothing(place: &Place) {
         );
     }
     assert!(store.search("x", 0).expect("searched").is_empty());
+}
+
+#[test]
+#[ignore = "five thousand sections: for scripts/test --long"]
+fn a_warm_query_over_five_thousand_sections_takes_less_than_twenty_milliseconds() {
+    let place = Place::edge();
+    let shape = Shape {
+        dense: Some(Dense {
+            dimension: 384,
+            model: "A".into(),
+        }),
+    };
+    let settings = VectorSettings {
+        shape,
+        ..place.settings("wiki-1")
+    };
+    let mut store = VectorStore::open(settings, &state(&place), None).expect("a store");
+    store.identity().expect("ready");
+    let mut seed = 7_u64;
+    let mut random = move || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        u16::try_from(seed >> 49).expect("fifteen bits")
+    };
+    for n in 0..50 {
+        let mut sections = String::new();
+        for part in 0..100 {
+            write!(sections, "# Part {part}\n\nstorm").expect("a string");
+            for _ in 0..120 {
+                write!(sections, " term{}", random() % 20_000).expect("a string");
+            }
+            sections.push_str("\n\n");
+        }
+        let mut points = store.points_of(&page(&format!("w/{n}.md"), &sections));
+        for point in &mut points {
+            let dense: Vec<f32> = (0..384).map(|_| f32::from(random()) - 16_384.0).collect();
+            let length = dense.iter().map(|n| n * n).sum::<f32>().sqrt();
+            point.dense = Some(dense.iter().map(|n| n / length).collect());
+        }
+        assert!(store.engine.upsert(points).expect("written").is_empty());
+    }
+    store.engine.flush().expect("flushed");
+    let meaning = [0.051_031_036; 384];
+    for meaning in [None, Some(&meaning[..])] {
+        let mut times: Vec<_> = (0..50)
+            .map(|n| {
+                let text = format!("storm term{n} term{}", n * 7);
+                let question = Question {
+                    meaning,
+                    ..Question::words(&text, 10)
+                };
+                let started = std::time::Instant::now();
+                assert_eq!(store.ask(&question).expect("searched").hits.len(), 10);
+                started.elapsed()
+            })
+            .collect();
+        times.sort();
+        // The best of fifty, which a busy machine leaves alone.
+        assert!(times[0] < Duration::from_millis(20), "{:?}", times[0]);
+    }
 }

@@ -350,6 +350,171 @@ fn a_collection_dropped_behind_our_back_is_another_store() {
     assert_holds(&mut store, &[page("w/a.md", "x")]);
 }
 
+/// Builds the vectors of these pages beside, as far as to be put in place.
+fn beside(place: &Place, pages: Vec<Page>) -> Beside {
+    let mut beside = Beside::open(place.settings("wiki-1"), &state(place), None).expect("begun");
+    put(&mut beside.store, 1, pages);
+    beside.store.renew().expect("renewed");
+    beside
+}
+
+#[test]
+fn a_version_built_beside_takes_the_place_of_the_one_in_use_which_goes() {
+    let place = Place::server();
+    let mut store = store(&place);
+    put(&mut store, 1, vec![page("w/a.md", "old")]);
+    let before = store.identity().expect("identity").id;
+    let beside = beside(&place, vec![page("w/a.md", "new")]);
+    assert_holds(&mut store, &[page("w/a.md", "old")]);
+    let placed = beside.put_in_place().expect("placed");
+    assert_eq!(placed, Placed::default());
+    assert_holds(&mut store, &[page("w/a.md", "new")]);
+    assert_ne!(store.identity().expect("identity").id, before);
+    assert_eq!(place.engine().versions(), ["v2"]);
+}
+
+#[test]
+fn a_rebuild_goes_on_with_its_own_version_and_with_nobody_elses() {
+    let place = Place::server();
+    put(&mut store(&place), 1, vec![page("w/a.md", "x")]);
+    // Another wiki's, under the name that would come next.
+    let settings = place.settings("wiki-2");
+    let mut other = VectorStore::over(Box::new(place.engine().version(2)), settings, None);
+    put(&mut other, 1, vec![page("w/b.md", "theirs")]);
+    drop(beside(&place, vec![page("w/gone.md", "x")]));
+    assert_eq!(place.engine().versions(), ["v1", "v2", "v3"]);
+    let mut again = Beside::open(place.settings("wiki-1"), &state(&place), None).expect("begun");
+    assert_holds(&mut again.store, &[page("w/gone.md", "x")]);
+    again.put_in_place().expect("placed");
+    assert_eq!(place.engine().versions(), ["v2", "v3"]);
+    assert_eq!(count(&mut other, "w/b.md"), 1);
+}
+
+#[test]
+fn what_others_have_points_in_is_not_exchanged_and_what_a_person_made_is_not_removed() {
+    let place = Place::server();
+    let open = || Beside::open(place.settings("wiki-1"), &state(&place), None);
+    put(&mut store(&place), 1, vec![page("w/a.md", "x")]);
+    // They come after it was begun.
+    let begun = beside(&place, vec![page("w/a.md", "x")]);
+    put(
+        &mut store_of(&place, "wiki-2"),
+        1,
+        vec![page("w/b.md", "y")],
+    );
+    for failure in [
+        begun.put_in_place().expect_err("refused"),
+        open().expect_err("refused"),
+    ] {
+        assert_eq!(failure.kind, FailureKind::Refused);
+        assert!(failure.reason.contains("others"), "{failure}");
+        assert!(failure.hint.expect("a hint").contains("vectors.collection"));
+    }
+    assert_eq!(count(&mut store_of(&place, "wiki-2"), "w/b.md"), 1);
+    place.drop_collection();
+    // One without an alias cannot be exchanged while it is read.
+    let mut plain = VectorStore::over(
+        Box::new(place.engine().plain()),
+        place.settings("wiki-1"),
+        None,
+    );
+    put(&mut plain, 1, vec![page("w/a.md", "x")]);
+    assert_eq!(count(&mut store(&place), "w/a.md"), 1, "it is used");
+    let failure = open().expect_err("refused");
+    assert!(failure.reason.contains("no alias"), "{failure}");
+    drop(plain);
+    // One that a person made and gave the alias.
+    place.drop_collection();
+    place.engine().made_by_a_person().expect("made");
+    put(&mut store(&place), 1, vec![page("w/a.md", "x")]);
+    let placed = beside(&place, vec![page("w/a.md", "x")]).put_in_place();
+    let left = placed.expect("placed").left.expect("left");
+    assert!(left.ends_with("-mine"), "{left}");
+    assert_eq!(place.engine().versions(), ["mine", "v1"]);
+}
+
+#[test]
+fn what_is_under_way_while_the_versions_are_exchanged_falls_on_one_of_them_and_is_owed_again() {
+    let place = Place::test_server();
+    let mut writer = store_of(&place, "wiki-1");
+    put(&mut writer, 1, vec![page("w/a.md", "x")]);
+    let before = writer.identity().expect("identity").id;
+    drop(beside(&place, vec![page("w/a.md", "x")]));
+    let seen = place.running().seen().len();
+    place.running().fault(Fault::once(
+        "upsert",
+        Act::Slow(Duration::from_millis(1500)),
+    ));
+    let writing = std::thread::spawn(move || {
+        put(&mut writer, 2, vec![page("w/a.md", "late")]);
+        writer
+    });
+    let end = Instant::now() + Duration::from_secs(20);
+    while !place.running().seen()[seen..]
+        .iter()
+        .any(|seen| seen.method == "upsert")
+    {
+        assert!(Instant::now() < end, "nothing is written");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    place.engine().lead_to(2).expect("exchanged");
+    let mut writer = writing.join().expect("written");
+    assert_ne!(writer.identity().expect("identity").id, before);
+    assert_holds(&mut writer, &[page("w/a.md", "x")]);
+}
+
+#[test]
+fn what_was_exchanged_in_the_middle_of_a_batch_is_not_vouched_for() {
+    let place = Place::test_server();
+    let mut writer = store_of(&place, "wiki-1");
+    put(&mut writer, 1, vec![page("w/a.md", "x")]);
+    drop(beside(&place, vec![page("w/a.md", "x")]));
+    // As if the alias led elsewhere from the second look on.
+    let mut settings = place.settings("wiki-1");
+    settings.server.collection = format!("{}-v2", place.collection);
+    let elsewhere =
+        Server::new(&settings.url, &settings.server, settings.shape).expect("an engine");
+    let meta = writer.meta_or_new().expect("ready");
+    writer.engine = Box::new(elsewhere);
+    let failure = writer.vouch(meta, 2).expect_err("not vouched for");
+    assert_eq!(failure.kind, FailureKind::Down);
+    assert!(failure.reason.contains("exchanged"), "{failure}");
+}
+
+#[test]
+fn a_search_that_finds_its_version_gone_looks_again() {
+    let place = Place::test_server();
+    let open = || {
+        let mut settings = place.settings("wiki-1");
+        settings.shape.dense = Some(Dense {
+            dimension: 4,
+            model: "A".into(),
+        });
+        VectorStore::open(settings, &state(&place), None).expect("a store")
+    };
+    put(&mut open(), 1, vec![page("w/a.md", "x")]);
+    for method in ["query", "get_points"] {
+        let gone = Act::Refuse(Code::NotFound.into());
+        place.running().fault(Fault::once(method, gone));
+        let mut reader = open();
+        let question = Question {
+            meaning: Some(&[1.0, 0.0, 0.0, 0.0]),
+            ..Question::words("x", 5)
+        };
+        let answer = reader.ask(&question).expect("searched");
+        assert_eq!(answer.hits.len(), 1, "{method}");
+    }
+}
+
+#[test]
+fn a_key_that_may_not_list_aliases_still_reads() {
+    let place = Place::test_server();
+    put(&mut store(&place), 1, vec![page("w/a.md", "x")]);
+    let denied = Act::Refuse(Code::PermissionDenied.into());
+    place.running().fault(Fault::always("list_aliases", denied));
+    assert_eq!(store(&place).search("x", 5).expect("searched").len(), 1);
+}
+
 #[test]
 fn a_collection_that_goes_while_we_write_is_down_until_it_is_made_anew() {
     let place = Place::test_server();
@@ -369,7 +534,9 @@ fn another_programs_collection_is_refused_and_left_alone() {
     place.engine().make_foreign().expect("made");
     let failure = store(&place).identity().expect_err("refused");
     assert_eq!(failure.kind, FailureKind::Refused);
-    assert!(failure.reason.contains("another program"), "{failure}");
+    for words in ["another program", "of 3 dimensions (Cosine)", "\"bm25\""] {
+        assert!(failure.reason.contains(words), "{failure}");
+    }
     assert!(failure.hint.expect("a hint").contains("vectors.collection"));
 }
 

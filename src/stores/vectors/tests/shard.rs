@@ -51,7 +51,8 @@ fn a_damaged_shard_is_refused_with_the_way_out_and_never_deleted() {
     let change = [Change::Put(Arc::new(page("w/a.md", "y")))];
     let failure = store.apply(&change, 2).expect_err("refused");
     assert_eq!(failure.kind, FailureKind::Refused, "{failure:?}");
-    assert!(failure.hint.expect("a hint").contains("away"));
+    let hint = failure.hint.expect("a hint");
+    assert!(hint.contains("rebuild vectors") && hint.contains("away"));
     assert_eq!(
         store.inventory().expect_err("refused").kind,
         FailureKind::Refused

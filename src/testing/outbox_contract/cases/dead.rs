@@ -31,11 +31,17 @@ fn a_dead_letter_says_how_it_died(outbox: &mut dyn Outbox) {
     let mut job = job_of("w/쪽.md", "v1");
     job.labels.repo = "demo".into();
     let nowhere = Death {
-        store: None,
+        stores: StoreSet::NONE,
         ..death("outside the wiki")
     };
     bury_page(outbox, &job, nowhere.clone(), at(5));
-    let dead = outbox.dead().expect("dead").remove(0);
+    bury_page(outbox, &job_of("b", "v1"), death("by two"), at(6));
+    let mut letters = outbox.dead().expect("dead");
+    assert_eq!(
+        letters.pop().map(|letter| letter.death),
+        Some(death("by two"))
+    );
+    let dead = letters.remove(0);
     assert_eq!((dead.path, dead.dead_at), (Some(path("w/쪽.md")), at(5)));
     assert_eq!(dead.death, nowhere);
     let line = Job { retry: 4, ..job }.to_line();

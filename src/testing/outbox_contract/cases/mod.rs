@@ -11,7 +11,7 @@ mod status;
 use std::time::Duration;
 
 use super::Case;
-use crate::model::{ContentSha, Job, Labels, PagePath, StoreName, Timestamp};
+use crate::model::{ContentSha, Job, Labels, PagePath, StoreName, StoreSet, Timestamp};
 use crate::outbox::{
     Claimed, Claims, Counts, Death, Enqueued, JobId, Junk, LONGEST_WAIT, Outbox, Settle, Standing,
     Which, Worker,
@@ -109,7 +109,7 @@ fn hold(store: StoreName, until: Option<Timestamp>) -> Settle {
 
 fn death(reason: &str) -> Death {
     Death {
-        store: Some(StoreName::Vectors),
+        stores: [StoreName::Graph, StoreName::Vectors].into_iter().collect(),
         reason: reason.into(),
         attempts: 4,
         version: sha("v1").to_string(),

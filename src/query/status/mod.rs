@@ -1,17 +1,25 @@
 //! Status: where every job and store stands.
 
-use std::collections::{BTreeMap, HashSet};
+mod reasons;
+mod watch;
+
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
+
+pub use self::reasons::{DeadLetters, Hold};
+pub use self::watch::{WatchStatus, watch_status};
+
+use self::reasons::{dead_letters, holds};
 
 use crate::engine::Parts;
 use crate::engine::alert::AlertStatus;
 use crate::engine::report::{Skipped, Trouble, trouble};
 use crate::engine::scan::Scan;
-use crate::engine::watch::{Pulse, pulse};
 use crate::hooks::status::HooksStatus;
 use crate::model::{Failure, FailureKind, StoreName, Timestamp};
-use crate::outbox::{Pending, Standing};
+use crate::outbox::{DeadLetter, Pending, Standing};
+use crate::stores::Store;
 
 /// Where everything stands.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -36,6 +44,10 @@ pub struct StatusReport {
     pub unannounced: u64,
     /// Jobs that are held or put back, with the reason.
     pub held: Vec<HeldJob>,
+    /// The same, one entry per store and reason.
+    pub holds: Vec<Hold>,
+    /// The dead letters, one entry per store and reason.
+    pub dead_letters: Vec<DeadLetters>,
     /// Jobs in workers' hands, living or dead.
     pub in_flight: Vec<LentJob>,
     /// Things that look like pages and are none.
@@ -89,27 +101,11 @@ pub struct StoreStatus {
     pub state: &'static str,
     /// Pages it holds, by receipts (git: by HEAD).
     pub pages: u64,
-}
-
-/// The watcher at a glance.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct WatchStatus {
-    /// Whether one runs.
-    pub running: bool,
-    /// `events`, `polling`, or `events+polling`.
-    pub mode: Option<String>,
-    /// Why not by events alone.
-    pub why: Option<String>,
-    /// It runs and does nothing: it has not been heard of for too long.
-    pub deaf: bool,
-    /// Its process.
-    pub pid: Option<u32>,
-    /// When it started, milliseconds since the epoch.
-    pub since: Option<i64>,
-    /// It only enqueues.
-    pub enqueue_only: bool,
-    /// When it last heard of a change, milliseconds since the epoch.
-    pub last_event: Option<i64>,
+    /// Pages that it does not hold as they are, or holds although they are gone; those whose dead letter rests are not
+    /// counted. `None` where the store could not be asked.
+    pub behind: Option<u64>,
+    /// Milliseconds since the epoch when the oldest job of those pages was enqueued.
+    pub oldest: Option<i64>,
 }
 
 /// A job that is held or was put back.
@@ -125,38 +121,25 @@ pub struct HeldJob {
     pub attempts: u32,
     /// When it was first enqueued, milliseconds since the epoch.
     pub since: i64,
+    /// When it is tried again, milliseconds since the epoch; `None` when its store is there again.
+    pub due: Option<i64>,
 }
 
-/// Feels the watcher's pulse. Of one that is gone nothing is told but when it last heard of a change.
-fn watch_status(parts: &Parts, now: Timestamp) -> Result<WatchStatus, Failure> {
-    let Pulse {
-        running,
-        deaf,
-        beat,
-    } = pulse(&parts.state, now)?;
-    let Some(beat) = beat else {
-        return Ok(WatchStatus {
-            running,
-            ..WatchStatus::default()
-        });
-    };
-    let last_event = beat.last_event;
-    if !running {
-        return Ok(WatchStatus {
-            last_event,
-            ..WatchStatus::default()
-        });
+/// What a store owes.
+#[derive(Default)]
+struct Lag {
+    pages: u64,
+    oldest: Option<i64>,
+}
+
+impl Lag {
+    fn add(&mut self, since: Option<i64>) {
+        self.pages += 1;
+        self.oldest = match (self.oldest, since) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
     }
-    Ok(WatchStatus {
-        running,
-        mode: Some(beat.mode),
-        why: beat.why,
-        deaf,
-        pid: Some(beat.pid),
-        since: Some(beat.since),
-        enqueue_only: beat.enqueue_only,
-        last_event,
-    })
 }
 
 fn lent_job(job: &Pending) -> Option<LentJob> {
@@ -171,6 +154,47 @@ fn lent_job(job: &Pending) -> Option<LentJob> {
         host: worker.map(|worker| worker.host.clone()),
         since: since.0,
         attempts: job.attempts,
+    })
+}
+
+/// Says whether a store is there, and tells what is wrong with it and around it. `away`: why it could not be asked at all.
+fn store_state(
+    store: &mut dyn Store,
+    away: Option<&Failure>,
+    pages: u64,
+    told: &mut Vec<Trouble>,
+) -> &'static str {
+    let name = store.name();
+    // What is said by one who cannot be asked at all is not said again in his notes.
+    if let Some(failure) = away {
+        told.push(trouble(Some(name), None, failure));
+        return "down";
+    }
+    for note in store.notes() {
+        told.push(trouble(Some(name), None, &note));
+    }
+    match store.is_there() {
+        Ok(true) => "up",
+        Ok(false) if pages == 0 => "up",
+        Ok(false) => {
+            let gone = Failure::new(FailureKind::Down, "what it held is lost")
+                .hint("`wiki-sync drain` builds it anew from the files");
+            told.push(trouble(Some(name), None, &gone));
+            "down"
+        }
+        Err(failure) => {
+            told.push(trouble(Some(name), None, &failure));
+            "down"
+        }
+    }
+}
+
+/// A page that is a dead letter for all stores; of one that only some of them refused, the others hold it.
+fn rejected(letter: &DeadLetter) -> Option<Skipped> {
+    let path = letter.path.as_ref()?;
+    letter.death.stores.is_empty().then(|| Skipped {
+        path: path.to_string(),
+        reason: letter.death.reason.clone(),
     })
 }
 
@@ -195,8 +219,13 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
         },
         ..StatusReport::default()
     };
-    let announced: HashSet<&str> = pending.iter().map(|job| job.path.as_str()).collect();
+    let mut announced: HashMap<&str, i64> = HashMap::new();
+    for job in &pending {
+        let since = announced.entry(job.path.as_str()).or_insert(job.since.0);
+        *since = job.since.0.min(*since);
+    }
     let mut unannounced = 0;
+    let mut lags: BTreeMap<StoreName, Lag> = BTreeMap::new();
     let findings = Scan {
         wiki: &parts.wiki,
         receipts: &parts.receipts,
@@ -205,8 +234,12 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
         removed: 0,
     }
     .run(
-        &mut |job, _| {
-            unannounced += u64::from(!announced.contains(job.path.as_str()));
+        &mut |job, owed| {
+            let since = announced.get(job.path.as_str()).copied();
+            unannounced += u64::from(since.is_none());
+            for &store in owed {
+                lags.entry(store).or_default().add(since);
+            }
             Ok(())
         },
         &mut |_| (),
@@ -214,40 +247,26 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
     report.pages = findings.pages;
     report.unannounced = unannounced;
     report.skipped = findings.skipped;
+    // A page that no store can take is skipped as well, whatever its letter costs.
+    report.skipped.extend(letters.iter().filter_map(rejected));
+    report.skipped.sort();
     for store in &mut parts.stores {
         let name = store.name();
-        let pages = parts.receipts.count(name)?;
-        let mut state = "up";
-        // What is said by one who cannot be asked at all is not said again in his notes.
-        if let Some((_, failure)) = findings
-            .unasked
-            .iter()
-            .find(|(unasked, _)| *unasked == name)
-        {
-            state = "down";
-            report.trouble.push(trouble(Some(name), None, failure));
-        } else {
-            for note in store.notes() {
-                report.trouble.push(trouble(Some(name), None, &note));
-            }
-            match store.is_there() {
-                Ok(true) => {}
-                Ok(false) if pages == 0 => {}
-                Ok(false) => {
-                    state = "down";
-                    let gone = Failure::new(FailureKind::Down, "what it held is lost")
-                        .hint("`wiki-sync drain` builds it anew from the files");
-                    report.trouble.push(trouble(Some(name), None, &gone));
-                }
-                Err(failure) => {
-                    state = "down";
-                    report.trouble.push(trouble(Some(name), None, &failure));
-                }
-            }
+        let mut unasked = findings.unasked.iter();
+        let unasked = unasked.find(|(unasked, _)| *unasked == name);
+        let mut status = StoreStatus {
+            state: "up",
+            pages: parts.receipts.count(name)?,
+            behind: None,
+            oldest: None,
+        };
+        if unasked.is_none() {
+            let lag = lags.remove(&name).unwrap_or_default();
+            (status.behind, status.oldest) = (Some(lag.pages), lag.oldest);
         }
-        report
-            .stores
-            .insert(name.as_str(), StoreStatus { state, pages });
+        let away = unasked.map(|(_, failure)| failure);
+        status.state = store_state(store.as_mut(), away, status.pages, &mut report.trouble);
+        report.stores.insert(name.as_str(), status);
     }
     let lent = pending.iter().filter_map(lent_job);
     report.in_flight = lent.collect();
@@ -262,10 +281,13 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
             reason: job.reason,
             attempts: job.attempts,
             since: job.since.0,
+            due: job.due.map(|due| due.0),
         })
         .collect();
+    report.holds = holds(&report.held);
+    report.dead_letters = dead_letters(&letters);
     report.alerts = parts.alerts.status()?;
-    report.watch = watch_status(parts, now)?;
+    report.watch = watch_status(&parts.state, now)?;
     report.fresh = unannounced == 0
         && counts.waiting + counts.delayed + counts.in_flight + counts.held + counts.dead == 0
         && report.trouble.is_empty();

@@ -1,0 +1,344 @@
+//! The full look: reads every store and compares it with what the pages make.
+
+use std::collections::HashMap;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use super::judge::{Judge, Standing, is_exempt, standing};
+use crate::engine::report::{DriftKind, Skipped};
+use crate::engine::scan::Cursor;
+use crate::engine::verdict::ABSENT;
+use crate::engine::{Parts, Progress};
+use crate::model::{ContentSha, Failure, Page, PagePath, StoreName};
+use crate::state::{Known, Receipts};
+use crate::stores::{Deriver, Holding, Store};
+use crate::wiki::{Entry, Reading, Wiki};
+
+/// Pages that are held in memory at once, and bytes of them; a larger page is alone.
+const PAGES: usize = 512;
+const BYTES: usize = 8 << 20;
+/// Threads that derive at most: what they derive is compared by one.
+const THREADS: usize = 8;
+
+/// What one store holds, as read from it.
+struct Side {
+    at: usize,
+    name: StoreName,
+    holdings: HashMap<String, String>,
+    is_witnessed: bool,
+    fingerprint: String,
+    /// Its receipts speak of another store.
+    is_replaced: bool,
+    /// Where what it must hold can be told without it: by this one, of all.
+    deriver: Option<usize>,
+}
+
+/// A page as it was read.
+struct Seen {
+    path: PagePath,
+    /// `None` where it is none that could be applied.
+    page: Option<Page>,
+    /// What stands for its content.
+    version: String,
+    known: Option<Known>,
+}
+
+pub(super) fn look(
+    parts: &mut Parts,
+    judge: &mut Judge<'_>,
+    progress: &mut dyn Progress,
+) -> Result<(), Failure> {
+    let (sides, derivers) = read_stores(parts, judge, progress);
+    let total = sides.iter().map(|side| side.holdings.len()).max();
+    let total = total.unwrap_or_default() as u64;
+    let Parts {
+        wiki,
+        receipts,
+        stores,
+        ..
+    } = parts;
+    let options = judge.options;
+    let within = &options.within;
+    let mut known = Cursor::new(receipts, within);
+    let mut look = Comparison {
+        stores,
+        sides,
+        derivers,
+        judge,
+        read: Vec::new(),
+        bytes: 0,
+    };
+    wiki.walk_within(within, &mut |entry| {
+        let path = match entry {
+            Entry::Skipped(skipped) => {
+                look.judge.skip(skipped);
+                return Ok(());
+            }
+            Entry::Blind { folder, failure } => {
+                look.judge.blinded(folder, failure);
+                return Ok(());
+            }
+            Entry::Page { path, .. } => path,
+        };
+        while let Some(gone) = known.next_before(Some(path.as_str()))? {
+            look.absent(&gone);
+        }
+        let known = known.take(path.as_str())?;
+        look.judge.meet(path.as_str());
+        // Gone since the walk, it is what is left in the stores.
+        if let Some(seen) = read(wiki, receipts, path, known, look.judge)? {
+            look.judge.report.pages += 1;
+            let pages = look.judge.report.pages;
+            progress.at("verifying", pages, total.max(pages));
+            look.bytes += seen.page.as_ref().map_or(0, |page| page.text.len());
+            look.read.push(seen);
+        }
+        if look.read.len() >= PAGES || look.bytes >= BYTES {
+            look.compare()?;
+        }
+        Ok(())
+    })?;
+    while let Some(gone) = known.next_before(None)? {
+        look.absent(&gone);
+    }
+    look.compare()?;
+    look.orphans()
+}
+
+/// Reads a page; `None` when it is gone.
+fn read(
+    wiki: &Wiki,
+    receipts: &Receipts,
+    path: PagePath,
+    known: Option<Known>,
+    judge: &mut Judge<'_>,
+) -> Result<Option<Seen>, Failure> {
+    let (page, version) = match wiki.read(&path) {
+        Reading::Page { text, sha, .. } => {
+            let page = Page::new(path.clone(), text, receipts.labels(&path)?);
+            (Some(page), sha.to_string())
+        }
+        Reading::Absent => return Ok(None),
+        Reading::Bad { failure, version } => {
+            judge.skip(Skipped {
+                path: path.to_string(),
+                reason: failure.reason,
+            });
+            (None, version)
+        }
+    };
+    Ok(Some(Seen {
+        path,
+        page,
+        version,
+        known,
+    }))
+}
+
+/// Reads what the stores hold of the pages asked for; a store that cannot be read is noted.
+fn read_stores(
+    parts: &mut Parts,
+    judge: &mut Judge<'_>,
+    progress: &mut dyn Progress,
+) -> (Vec<Side>, Vec<Deriver>) {
+    let mut sides = Vec::new();
+    let mut derivers = Vec::new();
+    for at in 0..parts.stores.len() {
+        let name = parts.stores[at].name();
+        if !judge.options.includes(name) {
+            continue;
+        }
+        let reading = match name {
+            StoreName::Graph => "reading the graph",
+            StoreName::Vectors => "reading the vectors",
+            StoreName::Git => "reading HEAD",
+        };
+        progress.at(reading, 0, 0);
+        let holdings = parts.stores[at].holdings(&judge.options.within);
+        let read = holdings.and_then(|holdings| Ok((holdings, standing(parts, at, true)?)));
+        let (holdings, standing) = match read {
+            Ok(read) => read,
+            Err(failure) => {
+                judge.unread(name, None, &failure);
+                continue;
+            }
+        };
+        let is_replaced = standing == Standing::Replaced;
+        if is_replaced {
+            judge.report.replaced.push(name.as_str());
+        }
+        let holdings: HashMap<_, _> = holdings
+            .into_iter()
+            .map(|Holding { path, digest }| (path, digest))
+            .collect();
+        for path in holdings.keys() {
+            judge.meet(path);
+        }
+        let store = &parts.stores[at];
+        let deriver = store.deriver().map(|deriver| {
+            derivers.push(deriver);
+            derivers.len() - 1
+        });
+        sides.push(Side {
+            at,
+            name,
+            holdings,
+            is_witnessed: store.is_witnessed(),
+            fingerprint: store.fingerprint(),
+            is_replaced,
+            deriver,
+        });
+    }
+    (sides, derivers)
+}
+
+/// The pages read so far, and the stores they are compared with.
+struct Comparison<'a, 'o> {
+    stores: &'a mut [Box<dyn Store>],
+    sides: Vec<Side>,
+    derivers: Vec<Deriver>,
+    judge: &'a mut Judge<'o>,
+    read: Vec<Seen>,
+    bytes: usize,
+}
+
+impl Comparison<'_, '_> {
+    /// Compares the pages read with the stores.
+    fn compare(&mut self) -> Result<(), Failure> {
+        self.bytes = 0;
+        let read = std::mem::take(&mut self.read);
+        let derived = derive(&read, &self.derivers);
+        for (seen, derived) in read.into_iter().zip(derived) {
+            for side in &mut self.sides {
+                let held = side.holdings.remove(seen.path.as_str());
+                let Some(page) = &seen.page else { continue };
+                let store = self.stores[side.at].as_mut();
+                let expected = match side.deriver {
+                    Some(deriver) => Ok(derived.get(deriver).cloned()),
+                    None => store.expected(page),
+                };
+                let expected = match expected {
+                    Ok(expected) => expected,
+                    // One page under a filter, say: the others are judged all the same.
+                    Err(failure) => {
+                        self.judge.unread(side.name, Some(&seen.path), &failure);
+                        continue;
+                    }
+                };
+                if expected.is_none()
+                    && let Some(why) = store.exempt(&seen.path)?
+                {
+                    self.judge.skip(Skipped {
+                        path: seen.path.to_string(),
+                        reason: format!("{} leaves it out: {why}", side.name),
+                    });
+                }
+                let kind = match (&held, &expected) {
+                    (None, None) => None,
+                    (Some(held), Some(expected)) if held == expected => side
+                        .is_belied(seen.known.as_ref(), held, page.sha)
+                        .then_some(DriftKind::Unproven),
+                    (Some(_), Some(_)) => Some(DriftKind::Stale),
+                    (None, Some(_)) => Some(DriftKind::Missing),
+                    (Some(_), None) => Some(DriftKind::Orphan),
+                };
+                if let Some(kind) = kind {
+                    self.judge
+                        .differs(side.name, seen.path.as_str(), kind, &seen.version);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges what is remembered of a page that is not on disk: a receipt of what a store does not hold would keep it from
+    /// getting the page, should it come back.
+    fn absent(&mut self, known: &Known) {
+        let path = known.path.as_str();
+        self.judge.meet(path);
+        if self.judge.is_hidden(path) {
+            return;
+        }
+        for side in &self.sides {
+            let receipt = known.receipt(side.name);
+            if receipt.is_some_and(|receipt| receipt.sha.is_some())
+                && !side.is_witnessed
+                && !side.is_replaced
+                && !side.holdings.contains_key(path)
+            {
+                self.judge
+                    .differs(side.name, path, DriftKind::Unproven, ABSENT);
+            }
+        }
+    }
+
+    /// Judges what is left in the stores after every page on disk was looked at.
+    fn orphans(&mut self) -> Result<(), Failure> {
+        for side in &mut self.sides {
+            let store = self.stores[side.at].as_mut();
+            for path in std::mem::take(&mut side.holdings).into_keys() {
+                if !self.judge.is_hidden(&path) && !is_exempt(store, &path)? {
+                    self.judge
+                        .differs(side.name, &path, DriftKind::Orphan, ABSENT);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Side {
+    /// Whether the receipt says something else of a page than the store, which holds it as it must. A voided receipt says
+    /// nothing, nor does one of another fingerprint, and HEAD is its own judge: it may hold what somebody else committed.
+    fn is_belied(&self, known: Option<&Known>, held: &str, sha: ContentSha) -> bool {
+        if self.is_replaced {
+            return false;
+        }
+        match known.and_then(|known| known.receipt(self.name)) {
+            None => !self.is_witnessed,
+            Some(receipt) => {
+                receipt.fingerprint == self.fingerprint
+                    && receipt.sha.is_some_and(|of| of != sha)
+                    && (!self.is_witnessed || receipt.mark.as_deref() == Some(held))
+            }
+        }
+    }
+}
+
+/// Derives from each page what the stores must hold of it, on as many cores as there are.
+fn derive(pages: &[Seen], derivers: &[Deriver]) -> Vec<Vec<String>> {
+    let of = |seen: &Seen| -> Vec<String> {
+        match &seen.page {
+            Some(page) => derivers.iter().map(|derive| derive(page)).collect(),
+            None => Vec::new(),
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = threads.min(THREADS).min(pages.len());
+    let next = AtomicUsize::new(0);
+    // Pages differ too much in length to be dealt out beforehand.
+    let work = || {
+        let mut done = Vec::new();
+        while let at = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(seen) = pages.get(at)
+        {
+            done.push((at, of(seen)));
+        }
+        done
+    };
+    let mut all: Vec<Vec<String>> = vec![Vec::new(); pages.len()];
+    thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let own = work();
+        let others = others.into_iter().flat_map(|other| {
+            other
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        for (at, derived) in own.into_iter().chain(others) {
+            all[at] = derived;
+        }
+    });
+    all
+}

@@ -1,0 +1,63 @@
+//! Verify: names every difference between the stores and the pages.
+//!
+//! | file | how |
+//! |---|---|
+//! | `full.rs` | reads every store and compares it with what the pages make |
+//! | `fast.rs` | believes the receipts, and asks the stores only who they are |
+//! | `judge.rs` | what is drift, and what is excused since it is known already |
+//! | `repair.rs` | enqueues the drift |
+
+mod fast;
+mod full;
+mod judge;
+mod repair;
+
+pub use self::repair::repair;
+
+use self::judge::Judge;
+use super::report::VerifyReport;
+use super::{Parts, Progress};
+use crate::model::{Failure, StoreName, Within};
+
+/// What to verify, and how.
+#[derive(Debug, Clone, Default)]
+pub struct VerifyOptions {
+    /// Believe the receipts: the stores' contents are not read.
+    pub fast: bool,
+    /// The stores; all, when none is named.
+    pub stores: Vec<StoreName>,
+    /// The pages.
+    pub within: Within,
+}
+
+impl VerifyOptions {
+    /// Says whether a store is verified.
+    #[must_use]
+    pub fn includes(&self, store: StoreName) -> bool {
+        self.stores.is_empty() || self.stores.contains(&store)
+    }
+}
+
+/// Compares the stores with the pages; changes nothing.
+///
+/// What a job still waits for, and what a dead letter is about, is no drift: it is counted on its own.
+///
+/// # Errors
+/// When the pages or the outbox cannot be read. A store that cannot be read is in the report.
+pub fn verify(
+    parts: &mut Parts,
+    options: &VerifyOptions,
+    progress: &mut dyn Progress,
+) -> Result<VerifyReport, Failure> {
+    let mut judge = Judge::open(parts, options)?;
+    if options.fast {
+        fast::look(parts, &mut judge, progress)?;
+    } else {
+        full::look(parts, &mut judge, progress)?;
+    }
+    // Whoever reads the report may take his time; nobody shall wait for him.
+    for store in &mut parts.stores {
+        store.rest();
+    }
+    Ok(judge.report())
+}
