@@ -244,7 +244,8 @@ mod tests {
             let found = look(&path).expect("readable").expect("there");
             assert_eq!(found.meta("key").expect("read").as_deref(), Some("value"));
             assert_eq!(found.meta("none").expect("read"), None);
-            assert_eq!(found.version().expect("read"), Version::Ours(1));
+            let version = found.version().expect("read");
+            assert_eq!(version, Version::Ours(WIKI.latest()));
             assert_eq!(found.last_seen().expect("read"), None);
             let checked = found.check(Duration::from_secs(20));
             assert_eq!(checked, Ok(Checked::Sound));

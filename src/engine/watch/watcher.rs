@@ -9,7 +9,7 @@ use super::heart::Heart;
 use super::pending::Pending;
 use super::source::{Event, Source};
 use super::surroundings::{Git, Look};
-use super::{Choice, End, Listener, Told, WatchOptions};
+use super::{End, Listener, Told, WatchOptions};
 use crate::engine::alert::{END_WAIT, Event as Incident, Subject};
 use crate::engine::drain::Run;
 use crate::engine::gate::Gate;
@@ -263,8 +263,11 @@ impl<'a> Watcher<'a> {
 
     fn tell_mode(&mut self) -> bool {
         let mode = self.ears.mode();
-        let degraded = mode != Mode::Events && self.options.settings.choice != Choice::Poll;
-        self.heart.set_mode(mode, self.ears.why.as_ref(), degraded)
+        let why = self.ears.why.as_ref();
+        // Where the settings or the file system want it so, nobody is called.
+        let chosen = why.is_some_and(|why| why.kind == FailureKind::Waiting);
+        let degraded = mode != Mode::Events && !chosen;
+        self.heart.set_mode(mode, why, degraded)
     }
 
     /// Looks at all that makes no events: git, the outbox, the clocks.

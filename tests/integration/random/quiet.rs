@@ -67,7 +67,8 @@ impl Story {
             let path = skipped["path"].as_str().unwrap();
             assert!(self.at(path).is_dir(), "{skipped}");
         }
-        let status = self.wiki.json(0, &["status"]);
+        // Its exit code may tell of a watch that was killed.
+        let status = self.wiki.ws(&["status", "--json"]).json();
         for part in ["waiting", "delayed", "in_flight", "held", "dead"] {
             assert_eq!(status["outbox"][part], 0, "{status}");
         }
