@@ -1,149 +1,118 @@
 //! The floor of the vectors: the points of a shard that is there, written into a new one by nothing but the engine.
 //!
 //! ```text
-//! cargo run --release --example edge_floor -- .wiki-sync/vectors [--every POINTS] [--batch POINTS]
+//! edge-floor .wiki-sync/vectors [POINTS [EVERY]]
 //! ```
 //!
-//! Prints one line of JSON: `points`, and the `seconds` from the first upsert to the last flush. Reading the points does
-//! not count. `scripts/bench` sets a first sync against it.
+//! Takes so many points at a time (500), optimises after so many (10,000), and prints one line of JSON: `points`, and the
+//! `seconds` from the first of them to the last flush. Reading them does not count. `scripts/bench` sets a first sync
+//! against it.
 
-use std::process::ExitCode;
+use std::path::Path;
 use std::time::Instant;
 
-#[cfg(feature = "edge")]
-fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let number = |name: &str, default: usize| {
-        args.iter()
-            .position(|arg| arg == name)
-            .and_then(|at| args.get(at + 1)?.parse().ok())
-            .unwrap_or(default)
-    };
-    let Some(shard) = args.first() else {
-        eprintln!("usage: edge_floor SHARD [--every POINTS] [--batch POINTS]");
-        return ExitCode::from(2);
-    };
-    let (points, seconds) = floor::measure(
-        shard.as_ref(),
-        number("--batch", 500),
-        number("--every", 10_000),
-        number("--segments", 16),
-        number("--kb", 30_000),
-        number("--ikb", 1_000),
-    );
-    println!("{{\"points\": {points}, \"seconds\": {seconds:.3}}}");
-    ExitCode::SUCCESS
+use qdrant_edge::{
+    CreateIndex, EdgeConfig, EdgeShard, FieldIndexOperations, PayloadFieldSchema,
+    PayloadSchemaType, PointInsertOperations, PointOperations, PointStruct, ScrollRequest,
+    UpdateOperation, Vector, VectorStructInternal, Vectors, WithPayloadInterface, WithVector,
+};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// The payload that `wiki-sync` indexes.
+const INDEXED: [&str; 7] = ["folders", "kind", "lang", "path", "repo", "tags", "wiki"];
+
+#[allow(clippy::print_stdout)] // It is a program.
+fn main() -> Result<()> {
+    let mut args = std::env::args().skip(1);
+    let from = args
+        .next()
+        .ok_or("usage: edge-floor SHARD [POINTS [EVERY]]")?;
+    let mut number = |default: usize| args.next().map_or(Ok(default), |arg| arg.parse());
+    let (at_a_time, every) = (number(500)?, number(10_000)?);
+    let from = Path::new(&from);
+    let config = EdgeConfig::load(from).ok_or("no shard")??;
+    let points = points_of(from)?;
+    let count = points.len();
+    let place = tempfile::TempDir::new_in(from.parent().ok_or("no folder above it")?)?;
+    let begun = Instant::now();
+    write(place.path(), config, points, at_a_time, every)?;
+    let seconds = begun.elapsed().as_secs_f64();
+    println!("{{\"points\": {count}, \"seconds\": {seconds:.3}}}");
+    Ok(())
 }
 
-#[cfg(not(feature = "edge"))]
-fn main() -> ExitCode {
-    let _ = Instant::now();
-    eprintln!("needs the feature `edge`");
-    ExitCode::FAILURE
-}
-
-#[cfg(feature = "edge")]
-mod floor {
-    use super::Instant;
-    use qdrant_edge::{
-        CreateIndex, EdgeConfig, EdgeOptimizersConfig, EdgeShard, FieldIndexOperations,
-        PayloadFieldSchema, PayloadSchemaType, PointId, PointInsertOperations, PointOperations,
-        PointStruct, ScrollRequest, UpdateOperation, Vector, VectorStructInternal, Vectors,
-        WithPayloadInterface, WithVector,
-    };
-    use std::path::Path;
-
-    pub fn measure(from: &Path, batch: usize, every: usize, segs: usize, kb: usize, ikb: usize) -> (usize, f64) {
-        let mut config = EdgeConfig::load(from).expect("a shard").expect("its settings");
-        config.optimizers = EdgeOptimizersConfig {
-            default_segment_number: Some(segs),
-            max_segment_size: Some(kb),
-            indexing_threshold: Some(ikb),
-            ..EdgeOptimizersConfig::default()
-        };
-        let points = read(from);
-        let place = tempfile::TempDir::new().expect("a folder");
-        let to = place.path().join("shard");
-        std::fs::create_dir(&to).expect("made");
-        let count = points.len();
-        let begun = Instant::now();
-        let shard = EdgeShard::new(&to, config).expect("a new shard");
-        index(&shard);
-        let mut loose = 0;
-        let (mut up, mut opt) = (0.0, 0.0);
-        let mut points = points.into_iter().peekable();
-        while points.peek().is_some() {
-            let some: Vec<_> = points.by_ref().take(batch).map(Into::into).collect();
-            loose += some.len();
-            let t = Instant::now();
-            shard
-                .update(UpdateOperation::PointOperation(PointOperations::UpsertPoints(
-                    PointInsertOperations::PointsList(some),
-                )))
-                .expect("written");
-            up += t.elapsed().as_secs_f64();
-            if loose >= every {
-                let t = Instant::now();
-                shard.optimize().expect("optimised");
-                index(&shard);
-                shard.flush();
-                loose = 0;
-                opt += t.elapsed().as_secs_f64();
-            }
+fn write(
+    to: &Path,
+    config: EdgeConfig,
+    points: Vec<PointStruct>,
+    at_a_time: usize,
+    every: usize,
+) -> Result<()> {
+    let shard = EdgeShard::new(to, config)?;
+    index(&shard)?;
+    let mut loose = 0;
+    let mut points = points.into_iter().peekable();
+    while points.peek().is_some() {
+        let some: Vec<_> = points.by_ref().take(at_a_time).map(Into::into).collect();
+        loose += some.len();
+        let points = PointOperations::UpsertPoints(PointInsertOperations::PointsList(some));
+        shard.update(UpdateOperation::PointOperation(points))?;
+        if loose >= every {
+            tidy(&shard)?;
+            loose = 0;
         }
-        let t = Instant::now();
-        shard.optimize().expect("optimised");
-        index(&shard);
-        shard.flush();
-        opt += t.elapsed().as_secs_f64();
-        eprintln!("upsert {up:.2} optimise {opt:.2}; segments {:?}", shard.info().segments_count);
-        (count, begun.elapsed().as_secs_f64())
     }
+    tidy(&shard)
+}
 
-    fn index(shard: &EdgeShard) {
-        for field in ["path", "wiki", "kind", "repo"] {
-            let index = CreateIndex {
-                field_name: field.parse().expect("a name"),
-                field_schema: Some(PayloadFieldSchema::FieldType(PayloadSchemaType::Keyword)),
+fn tidy(shard: &EdgeShard) -> Result<()> {
+    shard.optimize()?;
+    index(shard)?;
+    shard.flush();
+    Ok(())
+}
+
+fn index(shard: &EdgeShard) -> Result<()> {
+    for field in INDEXED {
+        let index = FieldIndexOperations::CreateIndex(CreateIndex {
+            field_name: field.parse().map_err(|()| "no field's name")?,
+            field_schema: Some(PayloadFieldSchema::FieldType(PayloadSchemaType::Keyword)),
+        });
+        shard.update(UpdateOperation::FieldIndexOperation(index))?;
+    }
+    Ok(())
+}
+
+fn points_of(from: &Path) -> Result<Vec<PointStruct>> {
+    let shard = EdgeShard::load(from, None)?;
+    let mut points = Vec::new();
+    let mut offset = None;
+    loop {
+        let (records, next) = shard.scroll(ScrollRequest {
+            offset,
+            limit: Some(1_000),
+            with_payload: Some(WithPayloadInterface::Bool(true)),
+            with_vector: WithVector::Bool(true),
+            ..ScrollRequest::default()
+        })?;
+        for record in records {
+            let Some(VectorStructInternal::Named(named)) = record.vector else {
+                return Err("a point without named vectors".into());
             };
-            shard
-                .update(UpdateOperation::FieldIndexOperation(
-                    FieldIndexOperations::CreateIndex(index),
-                ))
-                .expect("indexed");
+            let vectors = named
+                .into_iter()
+                .map(|(name, one)| (name, Vector::from(one)));
+            let payload = serde_json::Value::Object(record.payload.unwrap_or_default().0);
+            points.push(PointStruct::new(
+                record.id,
+                Vectors::new_named(vectors),
+                payload,
+            ));
         }
-    }
-
-    fn read(from: &Path) -> Vec<PointStruct> {
-        let shard = EdgeShard::load(from, None).expect("a shard that nobody else has open");
-        let mut points = Vec::new();
-        let mut offset = None;
-        loop {
-            let (records, next) = shard
-                .scroll(ScrollRequest {
-                    offset,
-                    limit: Some(1000),
-                    with_payload: Some(WithPayloadInterface::Bool(true)),
-                    with_vector: WithVector::Bool(true),
-                    ..ScrollRequest::default()
-                })
-                .expect("read");
-            for record in records {
-                let vectors = match record.vector {
-                    Some(VectorStructInternal::Named(named)) => named.into_iter().map(|(k, v)| (k, Vector::from(v))).collect::<Vec<_>>(),
-                    _ => Vec::new(),
-                };
-                let PointId::Uuid(_) = record.id else { continue };
-                points.push(PointStruct::new(
-                    record.id,
-                    Vectors::new_named(vectors),
-                    serde_json::Value::Object(record.payload.unwrap_or_default().0),
-                ));
-            }
-            match next {
-                Some(next) => offset = Some(next),
-                None => return points,
-            }
+        match next {
+            Some(next) => offset = Some(next),
+            None => return Ok(points),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Bringing a group to the stores, write-ahead: receipts are voided, then a store is touched, then receipts are written.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread::{self, ScopedJoinHandle};
 
 use super::batch::{Errand, Visit, Work};
 use super::report::PageWarning;
@@ -19,6 +21,17 @@ struct Share {
     /// The epoch that the store has afterwards.
     epoch: i64,
 }
+
+/// What a store said of its share.
+struct Said {
+    answer: Result<Vec<Outcome>, Failure>,
+    /// Whether texts were embedded meanwhile.
+    embedded: bool,
+}
+
+/// From how many changes on the stores are touched side by side: they do not know each other, and each has work for a
+/// core of its own. Below it, starting threads costs more than it gains.
+const SIDE_BY_SIDE: usize = 64;
 
 /// The receipts of one store: its name, its epoch now, its fingerprint, what it holds.
 type Written = (StoreName, i64, String, Vec<Entry>);
@@ -41,9 +54,18 @@ impl Visit<'_, '_, '_> {
         }
         self.void(&mut shares)?;
         fail::fail_point!("drain.voided");
+        let stores = &mut self.parts.stores;
+        let largest = shares.iter().map(|share| share.changes.len()).max();
+        let mut said = match largest {
+            Some(changes) if changes >= SIDE_BY_SIDE => touch_all(stores, &shares),
+            _ => Vec::new(),
+        }
+        .into_iter();
         let mut written = Vec::new();
         for share in shares {
-            written.extend(self.bring(share, errands));
+            let store = self.parts.stores[share.at].as_mut();
+            let said = said.next().unwrap_or_else(|| touch(store, &share));
+            written.extend(self.heard(share, said, errands));
             fail::fail_point!("drain.applied");
         }
         fail::fail_point!("drain.before_receipts");
@@ -139,27 +161,24 @@ impl Visit<'_, '_, '_> {
         Ok(())
     }
 
-    /// Brings a share to its store and returns the receipts to be written; none when the store is away.
-    fn bring(&mut self, share: Share, errands: &mut [Errand]) -> Option<Written> {
-        let store = &mut self.parts.stores[share.at];
-        let embedded = store.tally().embedded;
-        let (outcomes, answered): (Vec<Outcome>, bool) =
-            match store.apply(&share.changes, share.epoch) {
-                Ok(outcomes) => {
-                    self.run.gates.entry(share.name).or_default().proved();
-                    (outcomes, true)
-                }
-                Err(failure) => {
-                    // By the clock as it is now: a server that does not answer has taken its time, and the next probe
-                    // is that much later.
-                    self.run
-                        .shut(self.parts, share.name, failure.clone(), Timestamp::now());
-                    let same = share.changes.iter().map(|_| Err(failure.clone()));
-                    (same.collect(), false)
-                }
-            };
-        let store = &self.parts.stores[share.at];
-        let (lack, goes_on) = (store.lack(), store.tally().embedded > embedded);
+    /// Takes in what a store said of its share and returns the receipts to be written; none when the store is away.
+    fn heard(&mut self, share: Share, said: Said, errands: &mut [Errand]) -> Option<Written> {
+        let goes_on = said.embedded;
+        let (outcomes, answered): (Vec<Outcome>, bool) = match said.answer {
+            Ok(outcomes) => {
+                self.run.gates.entry(share.name).or_default().proved();
+                (outcomes, true)
+            }
+            Err(failure) => {
+                // By the clock as it is now: a server that does not answer has taken its time, and the next probe
+                // is that much later.
+                self.run
+                    .shut(self.parts, share.name, failure.clone(), Timestamp::now());
+                let same = share.changes.iter().map(|_| Err(failure.clone()));
+                (same.collect(), false)
+            }
+        };
+        let lack = self.parts.stores[share.at].lack();
         if answered {
             self.run
                 .lack(self.parts, share.name, lack, Timestamp::now());
@@ -205,6 +224,32 @@ impl Visit<'_, '_, '_> {
             (share.name, share.epoch, fingerprint, entries)
         })
     }
+}
+
+/// Brings a share to its store.
+fn touch(store: &mut dyn Store, share: &Share) -> Said {
+    let before = store.tally().embedded;
+    let answer = store.apply(&share.changes, share.epoch);
+    Said {
+        answer,
+        embedded: store.tally().embedded > before,
+    }
+}
+
+/// Brings each share to its store, all at the same time; returns what they said in the order of the shares.
+fn touch_all(stores: &mut [Box<dyn Store>], shares: &[Share]) -> Vec<Said> {
+    thread::scope(|scope| {
+        let mut shares = shares.iter().peekable();
+        let mut running = Vec::new();
+        for (at, store) in stores.iter_mut().enumerate() {
+            if let Some(share) = shares.next_if(|share| share.at == at) {
+                running.push(scope.spawn(move || touch(store.as_mut(), share)));
+            }
+        }
+        let said = running.into_iter().map(ScopedJoinHandle::join);
+        said.map(|said| said.unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
+    })
 }
 
 /// The most remarks on pages in one report.

@@ -54,7 +54,7 @@ pub type Deriver = Box<dyn Fn(&Page) -> String + Send + Sync>;
 
 /// A store that must stand equal to the pages. Every method may be repeated; the second call changes
 /// nothing.
-pub trait Store {
+pub trait Store: Send {
     /// Returns which store this is.
     fn name(&self) -> StoreName;
 

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::WatchOptions;
 use crate::engine::Parts;
-use crate::model::Timestamp;
 
 /// A clock that went on for so much longer than we did: the machine slept.
 const SLEPT: Duration = Duration::from_secs(30);
@@ -99,7 +98,10 @@ fn stamp(path: &Path) -> Stamp {
 
 /// Returns the file system that a folder is on, or will be when it is there.
 fn device(folder: &Path) -> Option<u64> {
-    fail::fail_point!("watch.mounted", |_| Timestamp::now().0.try_into().ok());
+    fail::fail_point!("watch.mounted", |_| crate::model::Timestamp::now()
+        .0
+        .try_into()
+        .ok());
     let mut there = folder.ancestors();
     there.find_map(|folder| Some(fs::symlink_metadata(folder).ok()?.dev()))
 }

@@ -147,7 +147,7 @@ pub struct GitStore {
     last_commit: Option<String>,
     /// How many commits this value made.
     commits: u64,
-    watch: Box<dyn Fn(Step) -> bool>,
+    watch: Box<dyn Fn(Step) -> bool + Send>,
 }
 
 impl fmt::Debug for GitStore {

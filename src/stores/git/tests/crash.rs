@@ -92,7 +92,7 @@ fn prepared() -> Repo {
 /// Applies with the watch set; returns what came of it.
 fn apply_watched(
     repo: &Repo,
-    watch: impl Fn(Step) -> bool + 'static,
+    watch: impl Fn(Step) -> bool + Send + 'static,
 ) -> Result<Vec<Outcome>, crate::model::Failure> {
     let mut store = repo.store();
     store.watch = Box::new(watch);
@@ -102,7 +102,7 @@ fn apply_watched(
 /// As [`apply_watched`], with time for another try however slow the git commands in the watch are.
 fn apply_patiently(
     repo: &Repo,
-    watch: impl Fn(Step) -> bool + 'static,
+    watch: impl Fn(Step) -> bool + Send + 'static,
 ) -> Result<Vec<Outcome>, crate::model::Failure> {
     let mut store = repo.store_waiting(Duration::from_mins(1));
     store.watch = Box::new(watch);
