@@ -101,3 +101,25 @@ fn killed_again_and_again_no_innocent_page_is_dead_lettered() {
     wiki.drain();
     wiki.assert_in_sync();
 }
+
+/// So many pages go to the stores side by side, so that a kill finds each of them anywhere.
+#[test]
+fn killed_while_all_stores_are_at_work_one_drain_heals() {
+    let wiki = Wiki::with(&[]);
+    let write_all = |text: &str| {
+        for n in 0..100 {
+            wiki.write(
+                &format!("wiki-output/p{n}.md"),
+                format!("# Page {n}\n\n{text} [[p{}]]\n", (n * 7) % 110),
+            );
+        }
+    };
+    for point in POINTS.iter().skip(3) {
+        write_all(point);
+        assert!(wiki.killed_at(point, &["drain"]), "{point} is passed");
+        // What was under way is not what the next drain finds.
+        wiki.write("wiki-output/p7.md", format!("# Page 7 after {point}\n"));
+        wiki.drain();
+        wiki.assert_in_sync();
+    }
+}
