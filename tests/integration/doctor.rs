@@ -465,6 +465,28 @@ fn clocks_that_disagree_are_named() {
 }
 
 #[test]
+fn a_log_that_a_reader_keeps_from_being_cut_is_named() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    let state = wiki.root().join(".wiki-sync");
+    // While it is open, the log stays.
+    let reader = rusqlite::Connection::open(state.join("wiki.db")).unwrap();
+    reader
+        .execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema")
+        .unwrap();
+    let log = File::options().write(true).open(state.join("wiki.db-wal"));
+    log.unwrap().set_len(129 << 20).unwrap();
+    let doctor = wiki.json(0, &["doctor"]);
+    says(
+        &doctor,
+        "state",
+        "warning",
+        "the log of wiki.db is 129 MiB",
+        "fuser -v",
+    );
+}
+
+#[test]
 fn damaged_state_is_named_with_what_to_move_away() {
     let wiki = Wiki::small();
     wiki.drain();

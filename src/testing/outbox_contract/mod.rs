@@ -13,8 +13,11 @@ pub(crate) use play::plays;
 pub use play::{Content, Outcome, Page, Step, play};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use crate::outbox::Outbox;
+use crate::model::{Job, PagePath, Timestamp};
+use crate::outbox::{Outbox, Settle};
 
 /// Shows one fact on an empty outbox; panics when it does not hold.
 pub type Case = fn(&mut dyn Outbox);
@@ -32,4 +35,53 @@ pub fn run(make: &mut dyn FnMut() -> Box<dyn Outbox>) {
         }
     }
     assert!(broken.is_empty(), "these do not hold: {broken:#?}");
+}
+
+/// Shows that of acks and recoveries that meet, each job sees one: who was acked does not come back, and who came back was
+/// not acked. `open` opens the same empty outbox each time.
+///
+/// # Panics
+/// When it does not hold.
+pub fn acks_beside_recoveries(open: &(dyn Fn() -> Box<dyn Outbox> + Sync)) {
+    const JOBS: usize = 300;
+    const NOW: Timestamp = Timestamp(1_795_000_000_000);
+    let path = |n| PagePath::parse(&format!("wiki-output/{n}.md")).expect("a page's path");
+    let jobs: Vec<_> = (0..JOBS).map(|n| Job::for_page(path(n), None)).collect();
+    let mut outbox = open();
+    let (mut refused, mut taken_back) = (0, 0);
+    for _ in 0..5 {
+        outbox.enqueue(&jobs, NOW).expect("enqueue");
+        let lease = Duration::from_mins(1);
+        let claims = outbox.claim(JOBS, lease, NOW).expect("claim").jobs;
+        assert_eq!(claims.len(), JOBS);
+        let is_over = AtomicBool::new(false);
+        let (late, back) = std::thread::scope(|scope| {
+            let reaper = scope.spawn(|| {
+                let mut outbox = open();
+                let mut back = 0;
+                while !is_over.load(Ordering::SeqCst) {
+                    // Late enough that each ack has had a start.
+                    std::thread::yield_now();
+                    back += outbox.recover(true, NOW).expect("recover").jobs;
+                }
+                back
+            });
+            let mut late = 0;
+            for some in claims.chunks(3) {
+                let acks: Vec<_> = some.iter().map(|c| (c.clone(), Settle::Ack)).collect();
+                late += outbox.settle(&acks, NOW).expect("settle").refused;
+            }
+            is_over.store(true, Ordering::SeqCst);
+            (late, reaper.join().expect("no panic"))
+        });
+        let left = outbox.counts(NOW).expect("counts");
+        assert_eq!((left.waiting, left.in_flight), (late, 0));
+        assert_eq!(late, back, "each that came back was refused its ack");
+        refused += late;
+        taken_back += back;
+        let claims = outbox.claim(JOBS, lease, NOW).expect("claim").jobs;
+        let acks: Vec<_> = claims.into_iter().map(|c| (c, Settle::Ack)).collect();
+        outbox.settle(&acks, NOW).expect("settle");
+    }
+    assert!(taken_back > 0 && refused > 0, "they never met");
 }
