@@ -57,13 +57,14 @@ impl StateDir {
         self.spool().symlink_metadata().is_ok()
     }
 
-    /// Counts the jobs that are kept.
+    /// Returns the jobs that are kept, the oldest first. A line that is none is passed over: whoever hands over deals with it.
     ///
     /// # Errors
     /// `Down` when they cannot be read.
-    pub fn kept_jobs(&self) -> Result<u64, Failure> {
+    pub fn kept_jobs(&self) -> Result<Vec<Job>, Failure> {
         let bytes = self.read_spool()?.unwrap_or_default();
-        Ok(bytes.iter().filter(|&&byte| byte == b'\n').count() as u64)
+        let texts = lines(&bytes).filter_map(|line| str::from_utf8(line).ok());
+        Ok(texts.filter_map(|line| Job::from_line(line).ok()).collect())
     }
 
     /// Takes what is kept in hand, where anything is. It stays kept until it is [handed over](Kept::handed_over).
@@ -129,6 +130,7 @@ impl StateDir {
     fn spool_failure(&self, error: &io::Error) -> Failure {
         let doing = format!("cannot use {}", self.spool().display());
         Failure::from_error(FailureKind::Down, &doing, error)
+            .hint("if it cannot be mended, move it away: a scan finds changed pages, labels must be said again")
     }
 }
 
@@ -145,11 +147,16 @@ fn whole(file: &File) -> io::Result<u64> {
     Ok(end.map_or(0, |end| end as u64 + 1))
 }
 
+/// Returns the lines that have an end.
+fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let lines = bytes.split_inclusive(|&byte| byte == b'\n');
+    lines.filter_map(|line| line.strip_suffix(b"\n"))
+}
+
 impl Kept {
     /// Returns the lines, the oldest first.
     pub fn lines(&self) -> impl Iterator<Item = &[u8]> {
-        let lines = self.bytes.split_inclusive(|&byte| byte == b'\n');
-        lines.filter_map(|line| line.strip_suffix(b"\n"))
+        lines(&self.bytes)
     }
 
     /// Keeps it no longer: the outbox holds it. When it returns, no power cut brings it back, whatever is enqueued later.
@@ -197,11 +204,11 @@ mod tests {
         state.keep_jobs(&[job("a"), job("b")]).expect("kept");
         state.keep_jobs(&[job("a")]).expect("kept");
         drop(state.take_kept().expect("read").expect("some"));
-        assert_eq!(state.kept_jobs(), Ok(3));
+        assert_eq!(state.kept_jobs().map(|jobs| jobs.len()), Ok(3));
         let kept = state.take_kept().expect("read").expect("some");
         assert_eq!(jobs(&kept), [job("a"), job("b"), job("a")]);
         kept.handed_over().expect("removed");
-        assert_eq!(state.kept_jobs(), Ok(0));
+        assert_eq!(state.kept_jobs(), Ok(vec![]));
         assert!(!state.keeps_jobs());
     }
 
@@ -236,9 +243,9 @@ mod tests {
         let full = state.keep_jobs(&[long("a"), long("b")]).expect_err("full");
         assert_eq!(full.kind, FailureKind::Down);
         assert!(full.reason.ends_with("spool is full"), "{full}");
-        assert_eq!(state.kept_jobs(), Ok(15));
+        assert_eq!(state.kept_jobs().map(|jobs| jobs.len()), Ok(15));
         state.keep_jobs(&[job("small")]).expect("kept");
-        assert_eq!(state.kept_jobs(), Ok(16));
+        assert_eq!(state.kept_jobs().map(|jobs| jobs.len()), Ok(16));
     }
 
     #[test]

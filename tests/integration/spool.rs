@@ -73,6 +73,9 @@ fn labels_said_while_the_server_takes_no_writes_reach_the_points_when_it_does() 
             let status = wiki.json(0, &["status"]);
             let told = (&status["outbox"]["spooled"], &status["fresh"]);
             assert_eq!(told, (&json!(1), &json!(false)), "{name}");
+            // The stores hold what they may know, and yet something is owed.
+            let verified = wiki.json(75, &["verify"]);
+            assert_eq!(verified["waiting"], 1, "{name}: {verified}");
         }
         // Nobody takes it for done.
         wiki.ws(&["drain", "--no-wait"]).code(75);

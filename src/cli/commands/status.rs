@@ -55,9 +55,9 @@ pub(super) fn run(args: &StatusArgs, cx: &mut Context) -> Result<Exit, CommandEr
 fn and_kept(ws: &Workspace, failure: Failure) -> CommandError {
     let error = CommandError::from(failure);
     match ws.state.kept_jobs() {
-        Ok(kept) if kept > 0 => error.hint(format!(
-            "{} kept here meanwhile; the drain that reaches the outbox hands them over",
-            count(kept, "job")
+        Ok(kept) if !kept.is_empty() => error.hint(format!(
+            "{} kept here meanwhile; the next drain announces what is kept",
+            count(kept.len() as u64, "job")
         )),
         Ok(_) | Err(_) => error,
     }

@@ -216,7 +216,7 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
             held: counts.held,
             dead: counts.dead,
             hints: parts.state.hints()?,
-            spooled: parts.state.kept_jobs()?,
+            spooled: parts.state.kept_jobs()?.len() as u64,
             oldest: pending.iter().map(|job| job.since.0).min(),
             notes: parts.outbox.notes(),
         },
