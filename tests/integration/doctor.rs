@@ -312,6 +312,17 @@ fn a_redis_that_loses_jobs_and_whoever_else_takes_them_are_named() {
     for name in ["redis.memory", "redis.persistence", "redis.consumers"] {
         assert_eq!(said(&doctor, name)[0].0, "ok", "{doctor:#}");
     }
+    // Nothing waits, and yet it takes nothing.
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    let doctor = wiki.json(0, &["doctor"]);
+    says(
+        &doctor,
+        "redis.memory",
+        "warning",
+        "nearly full",
+        "raise it",
+    );
+    server.cli(&["CONFIG", "SET", "maxmemory", "200mb"]);
     server.cli(&["SET", LIST, "a text"]);
     let doctor = wiki.json(3, &["doctor"]);
     says(&doctor, "redis.keys", "fault", "is a string", "RENAME");
