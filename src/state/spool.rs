@@ -135,14 +135,14 @@ impl StateDir {
 }
 
 /// Returns how long the file is without what a killed writer left at its end.
-fn whole(file: &File) -> io::Result<u64> {
+fn whole(mut file: &File) -> io::Result<u64> {
     let length = file.metadata()?.len();
     let mut last = [0];
     if length == 0 || file.read_at(&mut last, length - 1)? == 1 && last[0] == b'\n' {
         return Ok(length);
     }
     let mut bytes = Vec::new();
-    (&*file).read_to_end(&mut bytes)?;
+    file.read_to_end(&mut bytes)?;
     let end = bytes.iter().rposition(|&byte| byte == b'\n');
     Ok(end.map_or(0, |end| end as u64 + 1))
 }
