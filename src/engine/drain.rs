@@ -140,6 +140,8 @@ pub(super) struct Run<'a> {
     pub(super) again: Duration,
     /// Why the last scan could not hand on all that it found.
     pub(super) unscanned: Option<Failure>,
+    /// Why the outbox could not take what is kept for it.
+    pub(super) unspooled: Option<Failure>,
     /// Pages whose removal was seen to happen: no accident.
     pub(super) seen_gone: HashSet<PagePath>,
     /// Pages that were changed in a store since the last report, the first of them.
@@ -171,6 +173,7 @@ impl<'a> Run<'a> {
             unsettled: Vec::new(),
             again: AGAIN,
             unscanned: None,
+            unspooled: None,
             seen_gone: HashSet::new(),
             brought: Vec::new(),
             claimed: 0,
@@ -247,6 +250,9 @@ impl<'a> Run<'a> {
         }
         if self.left().is_none() {
             return Ok(Next::End);
+        }
+        if let Some(failure) = self.unspooled.take() {
+            return Err(failure);
         }
         if self.unscanned.is_some() {
             return Ok(Next::Wait(POLL));
@@ -355,6 +361,7 @@ impl<'a> Run<'a> {
         let _lock = lock(parts, self.options, progress)?;
         let now = Timestamp::now();
         self.recover(parts, now)?;
+        self.take_kept(parts, now)?;
         let max = usize::try_from(left).unwrap_or(usize::MAX).min(BATCH);
         let claims = parts.outbox.claim(max, LEASE, now)?;
         fail::fail_point!("drain.claimed");

@@ -9,6 +9,7 @@
 //! | [`announce`] | compares HEAD with what was last seen of it, for hooks |
 //! | [`rebuild`] | builds a store anew beside the old one |
 //! | [`rename`] | moves pages with the links to them |
+//! | [`spool`] | hands over what the outbox could not take when it was announced |
 //! | [`alert`] | tells a person once of each incident |
 //! | [`bounds`] | drops the oldest dead letters beyond their bounds |
 
@@ -24,6 +25,7 @@ pub mod rebuild;
 pub mod rename;
 pub mod report;
 pub mod scan;
+pub mod spool;
 mod verdict;
 pub mod verify;
 pub mod watch;

@@ -10,6 +10,7 @@ use super::gate::Gate;
 use super::rename;
 use super::report::{gather, trouble};
 use super::scan::Scan;
+use super::spool;
 use super::{Parts, Progress};
 use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
 use crate::outbox::{Claimed, HANDFUL, Settle};
@@ -28,6 +29,7 @@ impl Run<'_> {
             self.note(None, None, &failure);
         }
         self.recover(parts, now)?;
+        self.take_kept(parts, now)?;
         for at in 0..parts.stores.len() {
             let name = parts.stores[at].name();
             match recognise(parts, at) {
@@ -200,6 +202,19 @@ impl Run<'_> {
             parts.receipts.count_death(&path, &version)?;
         }
         self.report.merged += parts.outbox.recover(true, now)?.merged;
+        Ok(())
+    }
+
+    /// Hands over to the outbox what is kept for it. One that is too full for it must still be emptied; then it is tried again.
+    pub(super) fn take_kept(&mut self, parts: &mut Parts, now: Timestamp) -> Result<(), Failure> {
+        self.unspooled = None;
+        match spool::hand_over(&parts.state, parts.outbox.as_mut(), now) {
+            Ok(done) => self.report.merged += done.merged,
+            Err(failure) if matches!(failure.kind, FailureKind::Down | FailureKind::Busy) => {
+                self.unspooled = Some(failure);
+            }
+            Err(failure) => return Err(failure),
+        }
         Ok(())
     }
 

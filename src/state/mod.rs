@@ -10,9 +10,10 @@
 //! | `rebuild.lock` | held by whoever builds the vectors anew |
 //! | `tmp/` | what becomes a page, while `put` or `mv` writes it |
 //! | `working` | the page that is being looked at alone, while it is |
+//! | `spool` | jobs that the outbox could not take, see [`StateDir::keep_jobs`]; `spool.lock` is held by whoever touches it |
 //! | `hint.*` | a hook could not announce what it had to, see [`StateDir::hints`] |
 //!
-//! All of it can be lost: the next drain rebuilds it from the files.
+//! All of it can be lost: the next drain rebuilds it from the files, but for labels that only the spool or the outbox knew.
 
 mod db;
 mod disk;
@@ -23,6 +24,7 @@ mod mark;
 mod marks;
 mod outbox_db;
 mod receipts;
+mod spool;
 mod stop;
 
 use std::fs;
@@ -38,6 +40,7 @@ pub(crate) use lock::lock_file;
 pub use look::{Checked, Look, Version, look};
 pub use outbox_db::{OutboxDb, open_outbox_db};
 pub use receipts::{Entry, Epochs, FileSeen, Known, Receipt, Receipts};
+pub use spool::Kept;
 pub use stop::Stop;
 
 use crate::model::{Failure, FailureKind};

@@ -3,6 +3,9 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use wiki_sync::testing::RedisServer;
+
+use crate::redis::on_redis;
 use crate::wiki::Wiki;
 
 #[test]
@@ -231,6 +234,33 @@ fn a_page_that_kills_its_worker_again_and_again_is_poison_and_the_rest_goes_on()
         dead.to_string().contains("killed its worker 3 times"),
         "{dead}"
     );
+}
+
+#[test]
+fn the_page_under_whose_mark_three_workers_died_is_dead_and_the_hundred_beside_it_are_done() {
+    let server = RedisServer::start();
+    for wiki in [Wiki::with(&[]), on_redis(&server, Wiki::with(&[]))] {
+        // What was found in dead hands is looked at alone, the eldest first: it is the one that kills.
+        wiki.write("wiki-output/poison.md", "# Poison\n");
+        wiki.ws(&["enqueue", "wiki-output/poison.md"]).code(0);
+        for n in 0..100 {
+            wiki.write(&format!("wiki-output/{n}.md"), format!("# {n}\n"));
+        }
+        assert!(wiki.killed_at("drain.claimed", &["drain"]));
+        for _ in 0..3 {
+            assert!(wiki.killed_at("drain.suspect", &["drain"]));
+        }
+        let report = wiki.json(3, &["drain"]);
+        assert_eq!((&report["dlq"], &report["dead"]), (&1.into(), &1.into()));
+        let letter = &wiki.json(0, &["dlq", "list"])[0];
+        assert_eq!(letter["path"], "wiki-output/poison.md");
+        let reason = letter["reason"].to_string();
+        assert!(reason.contains("killed its worker 3 times"), "{reason}");
+        assert_eq!(wiki.head_pages().len(), 100);
+        wiki.ws(&["dlq", "retry", "--all"]).code(0);
+        wiki.drain();
+        wiki.assert_in_sync();
+    }
 }
 
 #[test]

@@ -312,6 +312,17 @@ fn a_redis_that_loses_jobs_and_whoever_else_takes_them_are_named() {
     for name in ["redis.memory", "redis.persistence", "redis.consumers"] {
         assert_eq!(said(&doctor, name)[0].0, "ok", "{doctor:#}");
     }
+    // Nothing waits, and yet it takes nothing.
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    let doctor = wiki.json(0, &["doctor"]);
+    says(
+        &doctor,
+        "redis.memory",
+        "warning",
+        "nearly full",
+        "raise it",
+    );
+    server.cli(&["CONFIG", "SET", "maxmemory", "200mb"]);
     server.cli(&["SET", LIST, "a text"]);
     let doctor = wiki.json(3, &["doctor"]);
     says(&doctor, "redis.keys", "fault", "is a string", "RENAME");
@@ -461,6 +472,28 @@ fn clocks_that_disagree_are_named() {
         "warning",
         "wiki-output/b.md",
         "touch 'wiki-output/b.md'",
+    );
+}
+
+#[test]
+fn a_log_that_a_reader_keeps_from_being_cut_is_named() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    let state = wiki.root().join(".wiki-sync");
+    // While it is open, the log stays.
+    let reader = rusqlite::Connection::open(state.join("wiki.db")).unwrap();
+    reader
+        .execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema")
+        .unwrap();
+    let log = File::options().write(true).open(state.join("wiki.db-wal"));
+    log.unwrap().set_len(129 << 20).unwrap();
+    let doctor = wiki.json(0, &["doctor"]);
+    says(
+        &doctor,
+        "state",
+        "warning",
+        "the log of wiki.db is 129 MiB",
+        "fuser -v",
     );
 }
 

@@ -217,6 +217,37 @@ fn a_page_that_fails_twice_is_tried_three_times_and_holds_up_nobody() {
 }
 
 #[test]
+fn five_hundred_pages_that_fail_at_once_come_back_spread_and_none_too_early() {
+    let mut lab = lab(&[]);
+    lab.parts.policy = RetryPolicy::default();
+    for n in 0..500 {
+        let page = format!("wiki-output/{n}.md");
+        lab.wiki.write(&page, format!("# {n}\n"));
+        lab.graph.fail_page(&page, FailureKind::Transient, u32::MAX);
+    }
+    let options = DrainOptions {
+        wait: false,
+        ..DrainOptions::default()
+    };
+    // The least waits of the three retries; each one's herd is spread over a fifth of its wait.
+    for wait in [1_000, 3_000, 9_000] {
+        let began = Timestamp::now();
+        drain(&mut lab.parts, &options, &mut Silent).unwrap();
+        let pending = lab.parts.outbox.pending(1_000).unwrap();
+        let due = pending.iter().map(|job| job.due.unwrap().0);
+        let (first, last) = (due.clone().min().unwrap(), due.max().unwrap());
+        assert_eq!(pending.len(), 500);
+        assert!(
+            first >= began.0 + wait,
+            "{wait}: {} too early",
+            began.0 + wait - first
+        );
+        assert!(last - first >= wait * 15 / 100, "{wait}: {}", last - first);
+        Timestamp::skip(Duration::from_millis(last.abs_diff(Timestamp::now().0)));
+    }
+}
+
+#[test]
 fn the_fourth_failure_makes_a_dead_letter_that_rests_until_the_page_changes() {
     let mut lab = lab(THREE);
     lab.plan

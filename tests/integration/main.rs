@@ -41,6 +41,7 @@ mod redis_workers;
 mod schema;
 mod scope;
 mod signals;
+mod spool;
 mod status;
 mod storm;
 mod together;

@@ -261,6 +261,10 @@ fn status_tells_in_whose_hands_a_job_is_also_after_his_death() {
         assert!(told.contains(&line), "{told}");
         wiki.drain();
         assert_eq!(wiki.json(0, &["status"])["in_flight"], json!([]));
+        wiki.write("wiki-output/a.md", "# Another\n");
+        assert!(wiki.killed_at("drain.claimed", &["drain"]));
+        let next = &wiki.json(0, &["status"])["in_flight"][0]["worker"];
+        assert!(next.is_string() && !workers.contains(&next.to_string()));
     }
 }
 

@@ -262,9 +262,9 @@ fn a_key_that_another_program_takes_under_a_running_drain_is_named_and_left_alon
 }
 
 /// Makes a server unwilling and willing again.
-type Turn = fn(&mut RedisServer);
+pub(crate) type Turn = fn(&mut RedisServer);
 
-fn unwilling() -> [(&'static str, &'static str, RedisServer, Turn, Turn); 3] {
+pub(crate) fn unwilling() -> [(&'static str, &'static str, RedisServer, Turn, Turn); 3] {
     let cannot_save = RedisServer::with(&["--save", "3600 1", "--enable-protected-configs", "yes"]);
     [
         (

@@ -31,7 +31,7 @@ impl<'w> Watch<'w> {
         watch
     }
 
-    fn start_with(wiki: &'w Wiki, args: &[&str], env: &[(&str, &str)]) -> Self {
+    pub(crate) fn start_with(wiki: &'w Wiki, args: &[&str], env: &[(&str, &str)]) -> Self {
         let mut child = wiki
             .binary()
             .args(["watch", "--json", "--set", "watch.scan_every=1 day"])

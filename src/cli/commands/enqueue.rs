@@ -10,6 +10,7 @@ use crate::cli::exit::Exit;
 use crate::cli::open::Workspace;
 use crate::cli::out::count;
 use crate::cli::paths;
+use crate::engine::spool;
 use crate::model::{Failure, Job, Labels, PagePath, StoreName, Timestamp};
 use crate::outbox::Enqueued;
 use crate::state::Receipts;
@@ -97,12 +98,13 @@ fn refuse_unknown(ws: &Workspace, pages: &[PagePath]) -> Result<(), CommandError
     Ok(())
 }
 
-/// Puts one job for each page into the outbox, all or none.
+/// Puts one job for each page into the outbox, all or none; where that takes none for now, they are kept beside it, and
+/// the error says so.
 pub(super) fn announce(
     ws: &Workspace,
     pages: &[PagePath],
     labels: &Labels,
-) -> Result<Enqueued, Failure> {
+) -> Result<Enqueued, CommandError> {
     let job = |path: &PagePath| {
         let sha = match ws.wiki.read(path) {
             Reading::Page { sha, .. } => Some(sha),
@@ -115,7 +117,32 @@ pub(super) fn announce(
         }
     };
     let jobs: Vec<_> = pages.iter().map(job).collect();
-    ws.outbox()?.enqueue(&jobs, Timestamp::now())
+    enqueue(ws, &jobs).map_err(|failure| keep(ws, &jobs, failure))
+}
+
+fn enqueue(ws: &Workspace, jobs: &[Job]) -> Result<Enqueued, Failure> {
+    let mut outbox = ws.outbox()?;
+    let now = Timestamp::now();
+    spool::hand_over(&ws.state, outbox.as_mut(), now)?;
+    outbox.enqueue(jobs, now)
+}
+
+/// Keeps jobs that the outbox cannot take for now, and says whether it could. What only another setting helps is for a
+/// person to do again.
+fn keep(ws: &Workspace, jobs: &[Job], failure: Failure) -> CommandError {
+    let error = CommandError::from(failure);
+    if error.exit != Exit::Held {
+        return error;
+    }
+    match ws.state.keep_jobs(jobs) {
+        Ok(()) => error.hint(format!(
+            "{} kept here; the next drain announces what is kept",
+            count(jobs.len() as u64, "job")
+        )),
+        Err(failure) => error.hint(format!(
+            "not kept here either: {failure}; the next drain's scan finds changed pages, but --repo and --commit must be said again"
+        )),
+    }
 }
 
 /// Returns what an enqueue did, in words.

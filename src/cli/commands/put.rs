@@ -47,8 +47,8 @@ pub(super) fn run(args: &PutArgs, cx: &mut Context) -> Result<Exit, CommandError
     let written = ws.wiki.write(&path, &bytes)?;
     fail::fail_point!("put.written");
     let enqueued = enqueue::announce(&ws, std::slice::from_ref(&path), &args.labels.labels())
-        .map_err(|failure| {
-            CommandError::from(failure).hint(format!(
+        .map_err(|error| {
+            error.hint(format!(
                 "{path} was written; the next drain's scan finds it"
             ))
         })?;

@@ -30,10 +30,11 @@ const REST: u32 = 4;
 
 pub(super) fn run(args: &StatusArgs, cx: &mut Context) -> Result<Exit, CommandError> {
     let ws = cx.workspace()?;
-    let mut report = match args.wait_fresh {
-        Some(within) => wait_fresh(&ws, within)?,
-        None => look(&ws)?,
+    let looked = match args.wait_fresh {
+        Some(within) => wait_fresh(&ws, within),
+        None => look(&ws),
     };
+    let mut report = looked.map_err(|failure| and_kept(&ws, failure))?;
     let now = Timestamp::now();
     // Where git cannot be asked, nothing is known of its hooks, and that is no trouble of the wiki's.
     let hooks = hooks::places(&ws).and_then(|places| hooks::look(&places));
@@ -48,6 +49,18 @@ pub(super) fn run(args: &StatusArgs, cx: &mut Context) -> Result<Exit, CommandEr
         None if report.watch.trouble(now).is_some() => Exit::NeedsPerson,
         None => Exit::Ok,
     })
+}
+
+/// Tells also what is kept for an outbox that cannot be asked.
+fn and_kept(ws: &Workspace, failure: Failure) -> CommandError {
+    let error = CommandError::from(failure);
+    match ws.state.kept_jobs() {
+        Ok(kept) if !kept.is_empty() => error.hint(format!(
+            "{} kept here meanwhile; the next drain announces what is kept",
+            count(kept.len() as u64, "job")
+        )),
+        Ok(_) | Err(_) => error,
+    }
 }
 
 /// Looks at everything, opened for this look alone: nobody waits for us between two.
@@ -138,6 +151,12 @@ fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
         let hints = count(outbox.hints, "hint");
         out.line(format_args!(
             "hints    {hints} of hooks that could not announce what changed: the next drain looks"
+        ));
+    }
+    if outbox.spooled > 0 {
+        let jobs = count(outbox.spooled, "job");
+        out.line(format_args!(
+            "spool    {jobs} that the outbox could not take: the next drain hands them over"
         ));
     }
     for name in StoreName::ALL.map(StoreName::as_str) {
@@ -251,6 +270,7 @@ fn owed(report: &StatusReport) -> impl Iterator<Item = String> {
     let jobs = outbox.waiting + outbox.delayed + outbox.in_flight + outbox.held;
     let owed = [
         (jobs, "job", "not done"),
+        (outbox.spooled, "job", "in the spool"),
         (outbox.dead, "dead letter", "left"),
         (report.unannounced, "page", "not announced"),
     ];

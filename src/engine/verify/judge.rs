@@ -74,6 +74,14 @@ impl<'o> Judge<'o> {
             }
             judge.pending.push(job);
         }
+        // What could not be announced yet waits as well.
+        for job in parts.state.kept_jobs()? {
+            if within.contains(job.path.as_str()) {
+                judge.meet(job.path.as_str());
+                judge.owed.insert(job.path.clone());
+                judge.waiting.insert(job.path);
+            }
+        }
         for letter in parts.outbox.dead()? {
             match letter.path.clone() {
                 Some(path) if within.contains(path.as_str()) => {

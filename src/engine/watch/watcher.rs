@@ -14,6 +14,7 @@ use crate::engine::alert::{END_WAIT, Event as Incident, Subject};
 use crate::engine::drain::Run;
 use crate::engine::gate::Gate;
 use crate::engine::report::Trouble;
+use crate::engine::spool;
 use crate::engine::{Parts, Progress};
 use crate::model::{Failure, FailureKind, PagePath, Timestamp};
 
@@ -291,7 +292,13 @@ impl<'a> Watcher<'a> {
         if self.run.is_some() && parts.state.hints()? > 0 {
             self.want_all("a hook left a hint", now);
         }
-        if self.run.is_none() || self.not_before.is_some_and(|then| now < then) {
+        if self.not_before.is_some_and(|then| now < then) {
+            return Ok(());
+        }
+        if parts.state.keeps_jobs() {
+            self.due.get_or_insert(now);
+        }
+        if self.run.is_none() {
             return Ok(());
         }
         let time = Timestamp::now();
@@ -383,8 +390,13 @@ impl<'a> Watcher<'a> {
                 break;
             }
         }
-        self.outage.proved();
-        self.end_pass(parts, began, listener)
+        let run = self.run.as_mut().expect("seen above");
+        let unspooled = run.unspooled.take();
+        if unspooled.is_none() {
+            self.outage.proved();
+        }
+        self.end_pass(parts, began, listener)?;
+        unspooled.map_or(Ok(()), Err)
     }
 
     /// Announces what is due.
@@ -478,8 +490,10 @@ impl<'a> Watcher<'a> {
         due.all |= !self.begun;
         let time = Timestamp::now();
         let ignored = self.options.ignored;
-        let announced = announce(parts, &due, ignored, time).and_then(|handed| {
-            let mut jobs = handed.jobs;
+        let kept = spool::hand_over(&parts.state, parts.outbox.as_mut(), time);
+        let announced = kept.and_then(|kept| {
+            let mut jobs = kept.new + kept.merged;
+            jobs += announce(parts, &due, ignored, time)?.jobs;
             if due.all {
                 self.ears.arm_all(&parts.wiki, ignored)?;
                 jobs += announce_all(parts, time)?;

@@ -80,6 +80,12 @@ proptest! {
 }
 
 #[test]
+fn a_recovery_beside_an_ack_undoes_none() {
+    let place = Place::new();
+    outbox_contract::acks_beside_recoveries(&|| Box::new(place.outbox()));
+}
+
+#[test]
 fn claims_of_two_processes_never_overlap() {
     let place = Place::new();
     place.outbox().enqueue(&jobs(2000), NOW).expect("enqueue");

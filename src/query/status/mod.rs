@@ -71,6 +71,8 @@ pub struct OutboxStatus {
     pub dead: u64,
     /// Left by hooks that could not announce what they had to; the next drain answers them.
     pub hints: u64,
+    /// Jobs that the outbox could not take, kept beside it; the next drain hands them over.
+    pub spooled: u64,
     /// Milliseconds since the epoch when the oldest waiting job was enqueued.
     pub oldest: Option<i64>,
     /// What a person should know of it although everything works.
@@ -214,6 +216,7 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
             held: counts.held,
             dead: counts.dead,
             hints: parts.state.hints()?,
+            spooled: parts.state.kept_jobs()?.len() as u64,
             oldest: pending.iter().map(|job| job.since.0).min(),
             notes: parts.outbox.notes(),
         },
@@ -288,7 +291,7 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
     report.dead_letters = dead_letters(&letters);
     report.alerts = parts.alerts.status()?;
     report.watch = watch_status(&parts.state, now)?;
-    report.fresh = unannounced == 0
+    report.fresh = unannounced + report.outbox.spooled == 0
         && counts.waiting + counts.delayed + counts.in_flight + counts.held + counts.dead == 0
         && report.trouble.is_empty();
     // A channel that cannot be used makes no page less fresh.

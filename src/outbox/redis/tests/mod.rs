@@ -117,6 +117,12 @@ fn random_plays_end_as_in_the_model() {
 }
 
 #[test]
+fn a_recovery_beside_an_ack_undoes_none() {
+    let server = RedisServer::start();
+    outbox_contract::acks_beside_recoveries(&|| Box::new(outbox(&server)));
+}
+
+#[test]
 fn two_outboxes_on_one_list_never_claim_the_same_job() {
     let server = RedisServer::start();
     outbox(&server).enqueue(&jobs(600), NOW).expect("enqueue");
