@@ -25,7 +25,7 @@ fn on(server: &QdrantServer) -> Wiki {
 /// Opens the collection beside the server, which is down meanwhile.
 fn beside<T>(server: &mut QdrantServer, work: impl FnOnce(&Shard) -> T) -> T {
     server.down();
-    let done = work(&Shard::at(&server.collections().join("wiki-sync/shard")));
+    let done = work(&Shard::at(&server.collections().join("wiki-sync-v1/shard")));
     server.up();
     done
 }
@@ -134,7 +134,7 @@ fn damage_to_the_points_of_a_server_is_named_exactly_and_healed_and_another_wiki
         assert_eq!(points(&mut server), before, "{name}");
     }
     server.down();
-    fs::remove_dir_all(server.collections().join("wiki-sync")).unwrap();
+    fs::remove_dir_all(server.collections().join("wiki-sync-v1")).unwrap();
     server.up();
     for wiki in [wiki, other] {
         let report = wiki.json(3, &["verify", "--repair"]);
