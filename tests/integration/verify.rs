@@ -351,12 +351,12 @@ fn damage_that_a_read_of_the_vectors_meets_is_no_outage_but_asks_for_a_rebuild()
 }
 
 #[test]
-fn a_file_in_the_place_of_the_vectors_is_refused_at_once_and_left() {
+fn a_file_in_the_place_of_the_vectors_is_told_and_left() {
     let wiki = Wiki::small();
     let place = wiki.root().join(".wiki-sync/vectors");
     fs::create_dir(wiki.root().join(".wiki-sync")).unwrap();
     fs::write(&place, "mine").unwrap();
-    let report = wiki.json(4, &["drain"]);
+    let report = wiki.json(75, &["drain", "--no-wait"]);
     let told = report["trouble"][0].to_string();
     assert!(told.contains("something else stands there"), "{report}");
     assert_eq!(fs::read(&place).unwrap(), b"mine");

@@ -334,13 +334,12 @@ impl Engine for Edge {
         } else {
             fs::create_dir_all(&self.dir).map_err(|e| {
                 let doing = format!("cannot make {}", self.dir.display());
-                let failed = |kind| Failure::from_error(kind, &doing, &e);
+                let failed = Failure::from_error(FailureKind::Down, &doing, &e);
                 match e.kind() {
                     ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
-                        failed(FailureKind::Refused)
-                            .hint("something else stands there; move it away, and drain again")
+                        failed.hint("something else stands there; move it away")
                     }
-                    _ => failed(FailureKind::Down),
+                    _ => failed.hint("look for free space and permissions there"),
                 }
             })?;
             let dense = wanted.as_ref().map(dense_params);
