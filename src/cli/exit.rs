@@ -45,7 +45,7 @@ impl Exit {
             Self::NeedsPerson
         } else if any_refused(&report.trouble) {
             Self::Refused
-        } else if report.held > 0 || delayed > 0 {
+        } else if report.held > 0 || delayed > 0 || !report.away.is_empty() {
             Self::Held
         } else {
             Self::Ok
@@ -112,6 +112,7 @@ mod tests {
     #[test]
     fn a_drain_says_dead_before_refused_before_held() {
         for (dead, held, delayed, kind, exit) in [
+            // It is back.
             (0, 0, 0, "down", Exit::Ok),
             (0, 0, 0, "refused", Exit::Refused),
             (0, 1, 0, "down", Exit::Held),
@@ -128,6 +129,11 @@ mod tests {
             let case = (dead, held, delayed, kind);
             assert_eq!(Exit::of_drain(&report, delayed), exit, "{case:?}");
         }
+        let away = DrainReport {
+            away: vec!["git"],
+            ..DrainReport::default()
+        };
+        assert_eq!(Exit::of_drain(&away, 0), Exit::Held);
     }
 
     #[test]

@@ -58,7 +58,15 @@ pub(crate) fn within(wiki: &Wiki, start: &Path, typed: &[PathBuf]) -> Result<Wit
         let there = |path: &&PagePath| wiki.absolute(path).symlink_metadata().is_ok();
         let found = inside.iter().find(there).or(inside.first()).cloned();
         found.ok_or_else(|| {
-            CommandError::new(format!("{:?} is outside the wiki", typed.display())).hint(format!(
+            let holds_control = |typed: &str| typed.chars().any(char::is_control);
+            let why = match typed.to_str() {
+                None => "cannot be in the wiki: it is not UTF-8",
+                Some(typed) if holds_control(typed) => {
+                    "cannot be in the wiki: it holds a control character"
+                }
+                Some(_) => "is outside the wiki",
+            };
+            CommandError::new(format!("{:?} {why}", typed.display())).hint(format!(
                 "the wiki is {}/ and what is below it",
                 wiki.pages_dir()
             ))

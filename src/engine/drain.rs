@@ -429,6 +429,13 @@ impl<'a> Run<'a> {
         report.delayed = counts.delayed;
         report.in_flight = counts.in_flight;
         report.dead = counts.dead;
+        let away = self.gates.iter().filter(|(_, gate)| gate.is_away());
+        report.away = away.map(|(name, _)| name.as_str()).collect();
+        report.away.sort_unstable();
+        // What the scan found could not be put in.
+        if self.unscanned.is_some() {
+            report.away.push("outbox");
+        }
         // Others put jobs in at any time: only where each ended tells how many there were.
         let ended = report.processed + report.merged + report.dlq;
         let left = counts.waiting + counts.delayed + counts.in_flight + counts.held;

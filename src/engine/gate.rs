@@ -23,6 +23,12 @@ impl Gate {
         self.shut.as_ref().map(|shut| &shut.why)
     }
 
+    /// Says whether the store is away; what refuses, or waits for somebody, is there.
+    pub(super) fn is_away(&self) -> bool {
+        self.closed()
+            .is_some_and(|why| why.kind == FailureKind::Down)
+    }
+
     /// Returns when to probe the store; `None` when it is open or only a person can open it.
     pub(super) fn probe_at(&self) -> Option<Timestamp> {
         self.shut.as_ref().and_then(|shut| shut.probe)

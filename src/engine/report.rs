@@ -39,6 +39,9 @@ pub struct DrainReport {
     pub skipped: Vec<Skipped>,
     /// Why jobs are held, retried or dead: one entry per store and reason.
     pub trouble: Vec<Trouble>,
+    /// Stores that are away at the end, whether or not a job waits for them: what they owe is not known. `outbox`, when it
+    /// did not take what the scan found.
+    pub away: Vec<&'static str>,
     /// Dead letters that exist at the end.
     pub dead: u64,
     /// It was told to stop before everything was done.
@@ -140,8 +143,8 @@ pub struct VerifyReport {
     pub repaired: u64,
     /// What stores held of ours under names that are no pages' paths, and that was removed, when that was asked for.
     pub removed: u64,
-    /// Stores that are not those which their receipts speak of (new, or restored from a copy): the next drain looks
-    /// through them once. The fast mode knows nothing of what they hold.
+    /// Stores that are not those which their receipts speak of (new, restored from a copy, or damaged): after a repair the
+    /// next drain looks through them once. The fast mode knows nothing of what they hold.
     pub replaced: Vec<&'static str>,
     /// Paths asked for that there is nothing of anywhere.
     #[serde(skip)]
@@ -151,7 +154,7 @@ pub struct VerifyReport {
     pub owed: Vec<Drift>,
     /// Why pages wait: one entry per store and reason.
     pub held: Vec<Trouble>,
-    /// Stores that could not be read, with the reason: nothing is known of them, so nothing is in sync.
+    /// Stores and pages that could not be read, with the reason: nothing is known of them, so nothing is in sync.
     pub unread: Vec<Trouble>,
 }
 

@@ -290,10 +290,19 @@ pub(super) fn failure(doing: &str, error: &Error, of: &Kind) -> Failure {
         let (name, without) = (of.name, of.without);
         return failure.hint(format!("move .wiki-sync/{name}* away: {without}"));
     }
-    if error.sqlite_error_code() == Some(ErrorCode::DiskFull) {
-        return failure.hint("free some space");
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => failure.hint("free some space"),
+        Some(ErrorCode::SystemIoFailure) => {
+            failure.hint("look for free space there, and at the disk")
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            let name = of.name;
+            failure.hint(format!(
+                "try again; if it stays so, `fuser .wiki-sync/{name}` names the program that keeps it locked"
+            ))
+        }
+        Some(_) | None => failure,
     }
-    failure
 }
 
 #[cfg(test)]

@@ -324,6 +324,20 @@ impl Receipts {
         })
     }
 
+    /// Forgets the receipts under names that are no pages' paths: nobody ever asks for them.
+    ///
+    /// # Errors
+    /// As [`db_failure`] sorts them.
+    pub fn forget(&mut self, names: &[&str]) -> Result<(), Failure> {
+        with_write(&mut self.db, "cannot forget receipts", |tx| {
+            let mut remove = tx.prepare_cached("DELETE FROM receipts WHERE path = ?1")?;
+            for name in names {
+                remove.execute([name])?;
+            }
+            Ok(())
+        })
+    }
+
     /// Durably voids the receipts of a batch for each store before any of them is touched, and notes the epoch that
     /// each store will have afterwards. Returns those epochs, in the order of `batches`.
     ///

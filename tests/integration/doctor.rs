@@ -100,7 +100,7 @@ fn a_wiki_that_is_well_has_no_fault_and_not_a_byte_is_changed() {
         ("git.identity", "Tester <tester@example.invalid>"),
         ("git.state", "nothing is under way"),
         ("hooks", "git runs them"),
-        ("vectors", "can be opened"),
+        ("vectors", "can be searched"),
         ("embedding", "none"),
         ("watch", "none runs"),
     ] {

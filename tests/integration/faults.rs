@@ -646,3 +646,58 @@ fn a_settings_file_that_is_none_is_refused_with_the_way_out_and_nothing_waits_fo
     }
     wiki.drain();
 }
+
+/// Does something once, when a verify has read the graph and goes on to the vectors.
+struct Meanwhile<F: FnMut()>(Option<F>);
+
+impl<F: FnMut()> Progress for Meanwhile<F> {
+    fn at(&mut self, what: &'static str, _done: u64, _total: u64) {
+        if what == "reading the vectors"
+            && let Some(mut work) = self.0.take()
+        {
+            work();
+        }
+    }
+}
+
+#[test]
+fn what_a_drain_brings_in_while_a_verify_reads_is_no_drift() {
+    let mut lab = lab(THREE);
+    lab.drain();
+    let (wiki, mine) = (&lab.wiki, &mut lab.parts);
+    for store in &mut mine.stores {
+        store.rest();
+    }
+    let mut theirs = parts(&wiki.root(), [&lab.graph, &lab.plan, &lab.git]);
+    let mut meanwhile = Meanwhile(Some(|| {
+        wiki.write("wiki-output/a.md", "# Another\n");
+        drain(&mut theirs, &DrainOptions::default(), &mut Silent).unwrap();
+        for store in &mut theirs.stores {
+            store.rest();
+        }
+    }));
+    let report = verify(mine, &VerifyOptions::default(), &mut meanwhile).unwrap();
+    assert!(meanwhile.0.is_none());
+    assert_eq!((report.drift, report.in_sync), (Vec::new(), true));
+}
+
+#[test]
+fn what_is_announced_while_a_verify_reads_waits_and_what_only_changes_differs() {
+    for (announced, waiting, drift) in [(true, 1, 0), (false, 0, 3)] {
+        let mut lab = lab(THREE);
+        lab.drain();
+        let Lab { wiki, parts, .. } = &mut lab;
+        let mut meanwhile = Meanwhile(Some(|| {
+            wiki.write("wiki-output/a.md", "# Another\n");
+            if announced {
+                wiki.ws(&["enqueue", "wiki-output/a.md"]).code(0);
+            }
+        }));
+        let report = verify(parts, &VerifyOptions::default(), &mut meanwhile).unwrap();
+        assert_eq!(
+            (report.waiting, report.drift.len()),
+            (waiting, drift),
+            "{report:?}"
+        );
+    }
+}

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::damage::hands::{Shard, commit_other, sqlite};
+use crate::damage::hands::{Shard, commit_other, outbox, sqlite};
 use crate::wiki::Wiki;
 
 const A: &str = "wiki-output/a.md";
@@ -207,6 +207,7 @@ fn only_the_pages_asked_for_are_read_and_repaired() {
             ("README", "neither on disk nor in a store"),
             ("../elsewhere", "outside the wiki"),
             ("/etc", "outside the wiki"),
+            ("wiki-output/a\nb.md", "it holds a control character"),
         ] {
             let told = wiki.ws(&["verify", mode, "--path", "a.md", path]).code(1);
             assert!(told.err.contains(why), "{path}: {}", told.err);
@@ -243,4 +244,123 @@ fn dead_letters_and_skipped_pages_count_where_they_are_asked_for() {
         );
         assert_eq!(counted(3, &["--store", "git"]).0, 1);
     }
+}
+
+#[test]
+fn a_page_that_cannot_be_brought_in_differs_until_it_is_a_dead_letter() {
+    let wiki = drained();
+    wiki.write(A, [0xff, 0xfe]);
+    wiki.write("wiki-output/new.md", "a\0b");
+    let mut expected: Vec<_> = ["git", "graph", "vectors"]
+        .map(|store| drift(A, store, "stale"))
+        .into();
+    expected.extend(
+        ["git", "graph", "vectors"].map(|store| drift("wiki-output/new.md", store, "missing")),
+    );
+    for mode in [&["verify"][..], &["verify", "--fast"]] {
+        assert_eq!(wiki.json(3, mode)["drift"], json!(expected), "{mode:?}");
+    }
+    assert_eq!(wiki.json(3, &["verify", "--repair"])["repaired"], 2);
+    wiki.json(3, &["drain", "--no-scan"]);
+    for mode in [&["verify"][..], &["verify", "--fast"]] {
+        let report = wiki.json(3, mode);
+        assert_eq!((&report["drift"], &report["dead"]), (&json!([]), &json!(2)));
+    }
+}
+
+#[test]
+fn a_receipt_under_a_name_that_is_no_pages_path_is_named_and_removed_by_repair() {
+    let wiki = drained();
+    sqlite(
+        &wiki,
+        "INSERT INTO receipts SELECT '../' || path, store, sha, fingerprint, mark FROM receipts
+         WHERE path = ?1 AND store = 'graph'",
+        A,
+    );
+    let report = wiki.json(3, &["verify", "--repair"]);
+    assert_eq!(
+        report["drift"],
+        json!([drift(&format!("../{A}"), "graph", "unproven")])
+    );
+    assert_eq!(wiki.json(0, &["verify"])["drift"], json!([]));
+}
+
+#[test]
+fn a_job_that_is_held_for_a_store_of_a_newer_program_goes_on() {
+    let wiki = drained();
+    wiki.ws(&["enqueue", A]).code(0);
+    outbox(
+        &wiki,
+        "UPDATE jobs SET state = 'held', held_for = 'moon', due_at = NULL WHERE path = ?1",
+        A,
+    );
+    wiki.json(75, &["verify"]);
+    wiki.json(0, &["drain"]);
+    wiki.assert_in_sync();
+}
+
+#[test]
+fn a_drain_that_could_not_ask_git_says_try_later_though_nothing_waits() {
+    let wiki = drained();
+    let head = wiki.root().join(".git/HEAD");
+    let before = fs::read(&head).unwrap();
+    fs::write(&head, "garbage").unwrap();
+    let report = wiki.json(75, &["drain", "--no-wait"]);
+    assert_eq!(
+        (&report["away"], &report["held"]),
+        (&json!(["git"]), &json!(0))
+    );
+    fs::write(&head, before).unwrap();
+    assert_eq!(wiki.json(0, &["drain"])["away"], json!([]));
+}
+
+#[test]
+fn damage_that_a_read_of_the_vectors_meets_is_no_outage_but_asks_for_a_rebuild() {
+    let wiki = drained();
+    let mut folders = vec![wiki.root().join(".wiki-sync/vectors/segments")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.to_string_lossy().contains("/payload_storage/page_") {
+                let size = fs::metadata(&path).unwrap().len();
+                fs::write(&path, []).unwrap();
+                fs::File::options()
+                    .write(true)
+                    .open(&path)
+                    .unwrap()
+                    .set_len(size)
+                    .unwrap();
+            }
+        }
+    }
+    let report = wiki.json(4, &["verify"]);
+    let unread = &report["unread"][0];
+    assert_eq!(
+        (&unread["store"], &unread["kind"]),
+        (&json!("vectors"), &json!("refused"))
+    );
+    assert!(
+        unread["hint"].as_str().unwrap().contains("rebuild vectors"),
+        "{report}"
+    );
+    wiki.json(0, &["rebuild", "vectors"]);
+    wiki.drain();
+    wiki.assert_in_sync();
+}
+
+#[test]
+fn a_file_in_the_place_of_the_vectors_is_told_and_left() {
+    let wiki = Wiki::small();
+    let place = wiki.root().join(".wiki-sync/vectors");
+    fs::create_dir(wiki.root().join(".wiki-sync")).unwrap();
+    fs::write(&place, "mine").unwrap();
+    let report = wiki.json(75, &["drain", "--no-wait"]);
+    let told = report["trouble"][0].to_string();
+    assert!(told.contains("something else stands there"), "{report}");
+    assert_eq!(fs::read(&place).unwrap(), b"mine");
+    fs::remove_file(&place).unwrap();
+    wiki.drain();
+    wiki.assert_in_sync();
 }

@@ -61,7 +61,7 @@ pub(super) fn run(args: &VerifyArgs, cx: &mut Context) -> Result<Exit, CommandEr
     if cx.out.is_json() {
         cx.out.json(&report);
     } else {
-        print(&mut cx.out, &report);
+        print(&mut cx.out, &report, args.repair);
     }
     Ok(Exit::of_verify(&report))
 }
@@ -78,7 +78,7 @@ fn refuse_unknown(ws: &Workspace, report: &VerifyReport) -> Result<(), CommandEr
     }
 }
 
-fn print(out: &mut Out, report: &VerifyReport) {
+fn print(out: &mut Out, report: &VerifyReport, is_repaired: bool) {
     let pages = count(report.pages, "page");
     let stores = report.stores.join(", ");
     let is_fast = report.mode == "fast";
@@ -107,8 +107,13 @@ fn print(out: &mut Out, report: &VerifyReport) {
     }
     if !report.replaced.is_empty() {
         out.trouble(format_args!(
-            "not the store that its receipts speak of: {}; the next `wiki-sync drain` looks through it once",
-            report.replaced.join(", ")
+            "not the store that its receipts speak of: {}; {}",
+            report.replaced.join(", "),
+            if is_repaired {
+                "the next `wiki-sync drain` looks through it once"
+            } else {
+                "`wiki-sync verify --repair` has the next drain look through it once"
+            }
         ));
     }
     if !report.drift.is_empty() {
@@ -138,7 +143,7 @@ fn print(out: &mut Out, report: &VerifyReport) {
         ));
     }
     if !report.unread.is_empty() {
-        out.trouble("stores that could not be read:");
+        out.trouble("could not be read:");
         out.troubles(&report.unread);
     }
     if report.waiting > 0 {

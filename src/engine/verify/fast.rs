@@ -27,7 +27,7 @@ pub(super) fn look(
             Ok(Standing::Known) => stores.push((name, false)),
             Ok(Standing::None) => stores.push((name, true)),
             Ok(Standing::Replaced) => judge.report.replaced.push(name.as_str()),
-            Err(failure) => judge.unread(name, None, &failure),
+            Err(failure) => judge.unread(Some(name), None, &failure),
         }
     }
     let options = judge.options;
@@ -68,7 +68,7 @@ pub(super) fn look(
         judge.skip(skipped);
     }
     for (store, failure) in findings.unasked {
-        judge.unread(store, None, &failure);
+        judge.unread(Some(store), None, &failure);
     }
     Ok(())
 }

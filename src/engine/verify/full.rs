@@ -10,7 +10,7 @@ use crate::engine::report::{DriftKind, Skipped};
 use crate::engine::scan::Cursor;
 use crate::engine::verdict::ABSENT;
 use crate::engine::{Parts, Progress};
-use crate::model::{ContentSha, Failure, Page, PagePath, StoreName};
+use crate::model::{ContentSha, Failure, FailureKind, Page, PagePath, StoreName};
 use crate::state::{Known, Receipts};
 use crate::stores::{Deriver, Holding, Store};
 use crate::wiki::{Entry, Reading, Wiki};
@@ -37,11 +37,19 @@ struct Side {
 /// A page as it was read.
 struct Seen {
     path: PagePath,
-    /// `None` where it is none that could be applied.
-    page: Option<Page>,
+    content: Content,
     /// What stands for its content.
     version: String,
     known: Option<Known>,
+}
+
+/// What reading a page gave.
+enum Content {
+    Page(Box<Page>),
+    /// It can never be applied as it is: the next drain makes it a dead letter.
+    Bad,
+    /// It could not be read now, so that nothing is known of what the stores should hold.
+    Unknown,
 }
 
 pub(super) fn look(
@@ -91,7 +99,10 @@ pub(super) fn look(
             look.judge.report.pages += 1;
             let pages = look.judge.report.pages;
             progress.at("verifying", pages, total.max(pages));
-            look.bytes += seen.page.as_ref().map_or(0, |page| page.text.len());
+            look.bytes += match &seen.content {
+                Content::Page(page) => page.text.len(),
+                Content::Bad | Content::Unknown => 0,
+            };
             look.read.push(seen);
         }
         if look.read.len() >= PAGES || look.bytes >= BYTES {
@@ -114,23 +125,28 @@ fn read(
     known: Option<Known>,
     judge: &mut Judge<'_>,
 ) -> Result<Option<Seen>, Failure> {
-    let (page, version) = match wiki.read(&path) {
+    let (content, version) = match wiki.read(&path) {
         Reading::Page { text, sha, .. } => {
             let page = Page::new(path.clone(), text, receipts.labels(&path)?);
-            (Some(page), sha.to_string())
+            (Content::Page(Box::new(page)), sha.to_string())
         }
         Reading::Absent => return Ok(None),
+        // It is being written, say.
+        Reading::Bad { failure, version } if failure.kind != FailureKind::Rejected => {
+            judge.unread(None, Some(&path), &failure);
+            (Content::Unknown, version)
+        }
         Reading::Bad { failure, version } => {
             judge.skip(Skipped {
                 path: path.to_string(),
                 reason: failure.reason,
             });
-            (None, version)
+            (Content::Bad, version)
         }
     };
     Ok(Some(Seen {
         path,
-        page,
+        content,
         version,
         known,
     }))
@@ -160,7 +176,7 @@ fn read_stores(
         let (holdings, standing) = match read {
             Ok(read) => read,
             Err(failure) => {
-                judge.unread(name, None, &failure);
+                judge.unread(Some(name), None, &failure);
                 continue;
             }
         };
@@ -212,8 +228,19 @@ impl Comparison<'_, '_> {
         for (seen, derived) in read.into_iter().zip(derived) {
             for side in &mut self.sides {
                 let held = side.holdings.remove(seen.path.as_str());
-                let Some(page) = &seen.page else { continue };
                 let store = self.stores[side.at].as_mut();
+                let page = match &seen.content {
+                    Content::Page(page) => page,
+                    Content::Bad => {
+                        let kind = held.map_or(DriftKind::Missing, |_| DriftKind::Stale);
+                        if store.exempt(&seen.path)?.is_none() {
+                            self.judge
+                                .differs(side.name, seen.path.as_str(), kind, &seen.version);
+                        }
+                        continue;
+                    }
+                    Content::Unknown => continue,
+                };
                 let expected = match side.deriver {
                     Some(deriver) => Ok(derived.get(deriver).cloned()),
                     None => store.expected(page),
@@ -222,7 +249,8 @@ impl Comparison<'_, '_> {
                     Ok(expected) => expected,
                     // One page under a filter, say: the others are judged all the same.
                     Err(failure) => {
-                        self.judge.unread(side.name, Some(&seen.path), &failure);
+                        self.judge
+                            .unread(Some(side.name), Some(&seen.path), &failure);
                         continue;
                     }
                 };
@@ -309,9 +337,9 @@ impl Side {
 /// Derives from each page what the stores must hold of it, on as many cores as there are.
 fn derive(pages: &[Seen], derivers: &[Deriver]) -> Vec<Vec<String>> {
     let of = |seen: &Seen| -> Vec<String> {
-        match &seen.page {
-            Some(page) => derivers.iter().map(|derive| derive(page)).collect(),
-            None => Vec::new(),
+        match &seen.content {
+            Content::Page(page) => derivers.iter().map(|derive| derive(page)).collect(),
+            Content::Bad | Content::Unknown => Vec::new(),
         }
     };
     let threads = thread::available_parallelism().map_or(1, NonZero::get);

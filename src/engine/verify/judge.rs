@@ -86,10 +86,6 @@ impl<'o> Judge<'o> {
             match letter.path.clone() {
                 Some(path) if within.contains(path.as_str()) => {
                     judge.meet(path.as_str());
-                    let counts = StoreName::ALL
-                        .into_iter()
-                        .any(|store| letter.stands_for(store) && options.includes(store));
-                    judge.report.dead += u64::from(counts);
                     judge.dead.insert(path, letter);
                 }
                 Some(_) => {}
@@ -127,10 +123,36 @@ impl<'o> Judge<'o> {
         self.blind.iter().any(|folder| is_below(path, folder))
     }
 
-    /// Notes that a store, or a page in it, could not be read.
-    pub(super) fn unread(&mut self, store: StoreName, path: Option<&PagePath>, failure: &Failure) {
+    /// Notes that a store, a page in it, or a page itself could not be read.
+    pub(super) fn unread(
+        &mut self,
+        store: Option<StoreName>,
+        path: Option<&PagePath>,
+        failure: &Failure,
+    ) {
         let path = path.map(ToString::to_string);
-        gather(&mut self.report.unread, trouble(Some(store), path, failure));
+        gather(&mut self.report.unread, trouble(store, path, failure));
+    }
+
+    /// Puts what was found of some pages in the place of what was found of them before. Where a store could not be read the
+    /// second time, nothing new is known.
+    pub(super) fn revise(&mut self, later: Judge<'_>) {
+        if !later.report.unread.is_empty() {
+            return;
+        }
+        let within = &later.options.within;
+        let drift = &mut self.report.drift;
+        drift.retain(|drift| !within.contains(&drift.path));
+        drift.extend(later.report.drift);
+        self.report.owed.extend(later.report.owed);
+        self.report.skipped.extend(later.report.skipped);
+        let new = later.pending.into_iter();
+        let new = new.filter(|job| !self.owed.contains(&job.path));
+        self.pending.extend(new);
+        self.owed.extend(later.owed);
+        self.waiting.extend(later.waiting);
+        self.dead.retain(|path, _| !within.contains(path.as_str()));
+        self.dead.extend(later.dead);
     }
 
     /// Notes a difference, unless a job waits for the page, or its dead letter is about this `version` of it.
@@ -156,18 +178,27 @@ impl<'o> Judge<'o> {
     /// Returns the report, in the order of the paths.
     pub(super) fn report(self) -> VerifyReport {
         let Self {
+            options,
             mut report,
             pending,
             waiting,
+            dead,
             met,
             ..
         } = self;
         report.waiting += waiting.len() as u64;
+        let counts = |letter: &&DeadLetter| {
+            StoreName::ALL
+                .into_iter()
+                .any(|store| letter.stands_for(store) && options.includes(store))
+        };
+        report.dead += dead.values().filter(counts).count() as u64;
         report.held = held(pending.iter().filter(|job| waiting.contains(&job.path)));
         let unknown = report.paths.iter().filter(|path| !met.contains(*path));
         report.unknown = unknown.cloned().collect();
         report.drift.sort();
         report.skipped.sort();
+        report.skipped.dedup();
         report.in_sync = report.drift.is_empty()
             && report.waiting == 0
             && report.dead == 0

@@ -5,8 +5,10 @@
 //! | `full.rs` | reads every store and compares it with what the pages make |
 //! | `fast.rs` | believes the receipts, and asks the stores only who they are |
 //! | `judge.rs` | what is drift, and what is excused since it is known already |
+//! | `again.rs` | looks a second time at what differs: a drain may have moved it on meanwhile |
 //! | `repair.rs` | enqueues the drift |
 
+mod again;
 mod fast;
 mod full;
 mod judge;
@@ -40,7 +42,8 @@ impl VerifyOptions {
 
 /// Compares the stores with the pages; changes nothing.
 ///
-/// What a job still waits for, and what a dead letter is about, is no drift: it is counted on its own.
+/// What a job still waits for, and what a dead letter is about, is no drift: it is counted on its own. A page that a drain
+/// brings in meanwhile is looked at again.
 ///
 /// # Errors
 /// When the pages or the outbox cannot be read. A store that cannot be read is in the report.
@@ -49,15 +52,26 @@ pub fn verify(
     options: &VerifyOptions,
     progress: &mut dyn Progress,
 ) -> Result<VerifyReport, Failure> {
+    let before = again::sign(parts)?;
+    let mut judge = look(parts, options, progress)?;
+    again::confirm(parts, &mut judge, before, progress)?;
+    // Whoever reads the report may take his time; nobody shall wait for him.
+    for store in &mut parts.stores {
+        store.rest();
+    }
+    Ok(judge.report())
+}
+
+fn look<'o>(
+    parts: &mut Parts,
+    options: &'o VerifyOptions,
+    progress: &mut dyn Progress,
+) -> Result<Judge<'o>, Failure> {
     let mut judge = Judge::open(parts, options)?;
     if options.fast {
         fast::look(parts, &mut judge, progress)?;
     } else {
         full::look(parts, &mut judge, progress)?;
     }
-    // Whoever reads the report may take his time; nobody shall wait for him.
-    for store in &mut parts.stores {
-        store.rest();
-    }
-    Ok(judge.report())
+    Ok(judge)
 }

@@ -12,8 +12,8 @@ use crate::state::CheckoutLock;
 const LOCK_WAIT: Duration = Duration::from_mins(1);
 
 /// Enqueues exactly the drift that [`super::verify`] found, and voids the receipts that it proved wrong; the next drain
-/// heals it. Of pages that a job waits for already only the receipts are voided. What a store holds of ours under a name that is no page's path, so that no job can name it, is removed here
-/// and now. Notes in the report how much there was of both.
+/// heals it. Of pages that a job waits for already only the receipts are voided. What a store holds of ours under a name that is no
+/// page's path, so that no job can name it, is removed here and now, as are receipts under such a name. Notes in the report how much there was of both.
 ///
 /// # Errors
 /// When the outbox, the state or a store cannot be written.
@@ -21,6 +21,7 @@ pub fn repair(parts: &mut Parts, report: &mut VerifyReport, now: Timestamp) -> R
     let mut found = Vec::new();
     let mut paths = BTreeSet::new();
     let mut strays: BTreeMap<StoreName, Vec<&str>> = BTreeMap::new();
+    let mut nameless = Vec::new();
     for drift in &report.drift {
         let Ok(store) = drift.store.parse() else {
             continue;
@@ -34,7 +35,7 @@ pub fn repair(parts: &mut Parts, report: &mut VerifyReport, now: Timestamp) -> R
             Ok(_) | Err(_) if drift.kind == DriftKind::Orphan => {
                 strays.entry(store).or_default().push(&drift.path);
             }
-            Ok(_) | Err(_) => {}
+            Ok(_) | Err(_) => nameless.push(drift.path.as_str()),
         }
     }
     for drift in &report.owed {
@@ -57,6 +58,9 @@ pub fn repair(parts: &mut Parts, report: &mut VerifyReport, now: Timestamp) -> R
             }
         }
         drop(lock);
+    }
+    if !nameless.is_empty() {
+        parts.receipts.forget(&nameless)?;
     }
     if !found.is_empty() {
         parts.receipts.distrust(&found)?;

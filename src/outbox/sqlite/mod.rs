@@ -31,10 +31,12 @@ const PIECE: usize = 100;
 /// How long the database is left alone between two pieces; those who wait for it ask every millisecond.
 const GIVE_WAY: Duration = Duration::from_micros(1_500);
 
-/// Releases some of the jobs that are held for a store, or for any.
+/// Releases some of the jobs that are held for a store, or for any; with each, those for a store that only a newer program
+/// knows.
 const RELEASE: &str = "UPDATE jobs SET state = 'ready', held_for = NULL, due_at = ?2
      WHERE id IN (SELECT id FROM jobs INDEXED BY jobs_by_due
-                  WHERE state = 'held' AND (?1 IS NULL OR held_for = ?1) LIMIT ?3)";
+                  WHERE state = 'held' AND (?1 IS NULL OR held_for = ?1
+                                            OR held_for NOT IN ('graph', 'vectors', 'git')) LIMIT ?3)";
 
 /// The outbox in SQLite.
 #[derive(Debug)]

@@ -44,7 +44,7 @@ pub use self::beside::{Beside, Placed};
 pub use self::search::{Answer, Hit, Question};
 pub use self::shape::{Channel, Dense, Only, Shape};
 
-use self::engine::Engine;
+use self::engine::{Ask, Engine};
 use self::meaning::Meaning;
 use self::point::{Digests, Meta, Owner, Point, SCHEMA, points_of};
 use self::unusable::Unusable;
@@ -717,7 +717,24 @@ impl Store for VectorStore {
         };
         let wiki = &self.settings.wiki_id;
         if within.is_everything() {
-            self.engine.scroll(wiki, &mut |point| take(&point))?;
+            let mut some = None;
+            self.engine.scroll(wiki, &mut |mut point| {
+                take(&point);
+                if some.is_none() {
+                    some = point.bm25.take();
+                }
+            })?;
+            // What searches go by is kept beside the points, and can be damaged while they are not.
+            if let Some(words) = &some {
+                self.engine.query(&Ask {
+                    wiki,
+                    words: Some(words),
+                    meaning: None,
+                    weights: [1.0, 1.0],
+                    only: &Only::default(),
+                    limit: 1,
+                })?;
+            }
         } else {
             // A damaged point may say that it lies below itself.
             let mut seen = HashSet::new();

@@ -2,23 +2,34 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use qdrant_edge::EdgeShard;
+use qdrant_edge::{
+    EdgeShard, NamedQuery, OperationError, QueryEnum, QueryRequest, ScoringQuery, ScrollRequest,
+    VectorInternal, WithPayloadInterface, WithVector,
+};
 
 use super::super::EXAMINED as NAME;
+use super::super::point::BM25;
 use super::super::turn::Whose;
 use super::Edge;
-use super::shard::{RESERVE, config, dense_there, folder_size, has_shard, needs_space, opening};
+use super::convert::{point_of, sparse};
+use super::shard::{
+    RESERVE, config, damaged, dense_there, folder_size, has_shard, needs_space, one_line, opening,
+    said,
+};
 use crate::model::{Failure, FailureKind, Finding};
 
 /// Up to which size a shard is copied to be opened.
 const COPIED: u64 = 256 << 20;
+/// How many points are looked at for one with words.
+const SOME: usize = 10;
 /// How much is copied at a time. What holds only zeros is left out, as Edge does: its files are mostly holes.
 const BLOCK: usize = 64 << 10;
 
 impl Edge {
-    /// Says whether the shard can be opened, and who has it open.
+    /// Says whether the shard can be searched, and who has it open.
     pub(super) fn looked_at(&mut self) -> Vec<Finding> {
         if !has_shard(&self.dir) {
             return vec![Finding::ok(
@@ -59,11 +70,24 @@ impl Edge {
             drop(turn);
             let config = config(dense);
             let shard = opening(copy.path(), |dir| EdgeShard::load(dir, Some(config)))?;
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(shard)));
-            Ok(())
+            let asked = catch_unwind(AssertUnwindSafe(|| search(&shard)));
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(shard)));
+            let reason = match asked {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => one_line(&error.to_string()),
+                Err(panic) => said(&*panic),
+            };
+            let text = format!(
+                "cannot search the vectors in {}: {reason}",
+                self.dir.display()
+            );
+            Err(damaged(text, &self.dir))
         });
         found.push(match opened {
-            Ok(()) => Finding::ok(NAME, format!("embedded; {mib} MiB, and they can be opened")),
+            Ok(()) => Finding::ok(
+                NAME,
+                format!("embedded; {mib} MiB, and they can be searched"),
+            ),
             Err(mut failure) if failure.kind == FailureKind::Refused => {
                 failure.hint = Some(REMOVE.into());
                 Finding::of(NAME, &failure, REMOVE)
@@ -80,6 +104,36 @@ impl Edge {
 }
 
 const REMOVE: &str = "move .wiki-sync/vectors away (`mv .wiki-sync/vectors /tmp/`): the next drain rebuilds it from the files";
+
+/// Searches by the words of some point.
+fn search(shard: &EdgeShard) -> Result<(), OperationError> {
+    let request = ScrollRequest {
+        offset: None,
+        limit: Some(SOME),
+        filter: None,
+        with_payload: Some(WithPayloadInterface::Bool(true)),
+        with_vector: WithVector::Selector([BM25.into()].into_iter().collect()),
+        order_by: None,
+    };
+    let (records, _) = shard.scroll(request)?;
+    let words = records.into_iter().find_map(|record| point_of(record).bm25);
+    let Some(words) = words else { return Ok(()) };
+    let request = QueryRequest {
+        filter: None,
+        prefetches: Vec::new(),
+        query: Some(ScoringQuery::Vector(QueryEnum::Nearest(NamedQuery {
+            query: VectorInternal::Sparse(sparse(words)),
+            using: Some(BM25.into()),
+        }))),
+        score_threshold: None,
+        limit: 1,
+        offset: 0,
+        params: None,
+        with_vector: WithVector::Bool(false),
+        with_payload: WithPayloadInterface::Bool(true),
+    };
+    shard.query(request).map(|_| ())
+}
 
 /// Copies a shard to a temporary folder of the same name as is told of it.
 fn copy(dir: &Path, size: u64) -> Result<tempfile::TempDir, Failure> {

@@ -15,6 +15,7 @@ mod note;
 mod shard;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,8 +30,8 @@ use uuid::Uuid;
 
 use self::convert::{among, edge_id, edge_point, keyword, only, pages, point_of, sparse};
 use self::shard::{
-    RESERVE, add_dense, config, dense_params, dense_there, folder_id, folder_size, has_shard,
-    needs_space, one_line, opening, prune_wal, said,
+    RESERVE, add_dense, config, damaged, dense_params, dense_there, folder_id, folder_size,
+    has_shard, is_the_systems, needs_space, one_line, opening, prune_wal, said,
 };
 use super::RRF_K;
 use super::engine::{Ask, Engine, Unfit};
@@ -45,6 +46,10 @@ const UPSERT: usize = 500;
 
 /// How many points a scroll reads at a time.
 const PAGE: usize = 1000;
+
+/// What is done to the vectors, in an error's words.
+const READ: &str = "read";
+const SEARCH: &str = "search";
 
 /// After how many written points the shard is optimised. Measured on 68,000 sections: every 5,000 to
 /// 20,000 takes 7 s in all, never takes 10.6 s and more memory.
@@ -142,14 +147,18 @@ impl Edge {
             Err(panic) => said(&*panic),
         };
         self.open = None;
-        Err(Failure::new(
-            FailureKind::Down,
-            format!(
-                "cannot {doing} the vectors in {}: {reason}",
-                self.dir.display()
-            ),
-        )
-        .hint("look for free space and permissions there; it is tried again"))
+        let text = format!(
+            "cannot {doing} the vectors in {}: {reason}",
+            self.dir.display()
+        );
+        // Of a write it may be the point that the engine finds fault with; a read asks for nothing that is not there.
+        let is_read = [READ, SEARCH].contains(&doing);
+        Err(if is_read && !is_the_systems(&reason) {
+            damaged(text, &self.dir)
+        } else {
+            Failure::new(FailureKind::Down, text)
+                .hint("look for free space and permissions there; it is tried again")
+        })
     }
 
     fn update(&mut self, doing: &str, operation: UpdateOperation) -> Result<(), Failure> {
@@ -195,7 +204,7 @@ impl Edge {
                 with_vector: self.vectors(),
                 order_by: None,
             };
-            let (records, next) = self.call("read", |shard| shard.scroll(request))?;
+            let (records, next) = self.call(READ, |shard| shard.scroll(request))?;
             records.into_iter().map(point_of).for_each(&mut *each);
             match next {
                 Some(_) => offset = next,
@@ -250,7 +259,7 @@ impl Edge {
             with_vector: WithVector::Bool(false),
             with_payload: WithPayloadInterface::Bool(true),
         };
-        let found = self.call("search", |shard| shard.query(request))?;
+        let found = self.call(SEARCH, |shard| shard.query(request))?;
         Ok(found
             .into_iter()
             .filter_map(|scored| {
@@ -325,7 +334,13 @@ impl Engine for Edge {
         } else {
             fs::create_dir_all(&self.dir).map_err(|e| {
                 let doing = format!("cannot make {}", self.dir.display());
-                Failure::from_error(FailureKind::Down, &doing, &e)
+                let failed = Failure::from_error(FailureKind::Down, &doing, &e);
+                match e.kind() {
+                    ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
+                        failed.hint("something else stands there; move it away")
+                    }
+                    _ => failed.hint("look for free space and permissions there"),
+                }
             })?;
             let dense = wanted.as_ref().map(dense_params);
             opening(&self.dir, |dir| EdgeShard::new(dir, config(dense)))?
@@ -372,7 +387,7 @@ impl Engine for Edge {
     fn retrieve(&mut self, ids: &[Uuid]) -> Result<Vec<Point>, Failure> {
         let ids: Vec<PointId> = ids.iter().copied().map(edge_id).collect();
         let vectors = self.vectors();
-        let records = self.call("read", |shard| shard.retrieve(&ids, None, Some(vectors)))?;
+        let records = self.call(READ, |shard| shard.retrieve(&ids, None, Some(vectors)))?;
         Ok(records.into_iter().map(point_of).collect())
     }
 

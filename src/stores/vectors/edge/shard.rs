@@ -224,11 +224,20 @@ pub(super) fn opening(
         Err(panic) => said(&*panic),
     };
     let text = format!("cannot open the vectors in {}: {reason}", dir.display());
-    // Edge hands on the system's errors as text only.
-    let says = |signs: &[&str]| signs.iter().any(|sign| reason.contains(sign));
-    Err(if says(&["WouldBlock", "would block", "(os error 11)"]) {
+    let busy = ["WouldBlock", "would block", "(os error 11)"];
+    Err(if busy.iter().any(|sign| reason.contains(sign)) {
         Failure::new(FailureKind::Busy, text).hint("another program has them open; close it")
-    } else if says(&[
+    } else if is_the_systems(&reason) {
+        Failure::new(FailureKind::Down, text)
+            .hint("look for free space, memory and permissions there")
+    } else {
+        damaged(text, dir)
+    })
+}
+
+/// Says whether an error is the system's, which may pass, and not the shard's. Edge hands them on as text only.
+pub(super) fn is_the_systems(reason: &str) -> bool {
+    let signs = [
         "(os error 12)",  // no memory
         "(os error 13)",  // no permission
         "(os error 23)",  // too many open files, in the system
@@ -237,15 +246,16 @@ pub(super) fn opening(
         "(os error 30)",  // read-only
         "(os error 122)", // over quota
         "Out of memory",
-    ]) {
-        Failure::new(FailureKind::Down, text)
-            .hint("look for free space, memory and permissions there")
-    } else {
-        Failure::new(FailureKind::Refused, text).hint(format!(
-            "`wiki-sync rebuild vectors` builds it anew from the files; or move {} away: the next drain does",
-            dir.display()
-        ))
-    })
+    ];
+    signs.iter().any(|sign| reason.contains(sign))
+}
+
+/// A shard that no waiting mends.
+pub(super) fn damaged(text: String, dir: &Path) -> Failure {
+    Failure::new(FailureKind::Refused, text).hint(format!(
+        "`wiki-sync rebuild vectors` builds it anew from the files; or move {} away: the next drain does",
+        dir.display()
+    ))
 }
 
 /// Returns the first line of an error; Edge puts a stack trace behind it.
