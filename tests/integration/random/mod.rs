@@ -279,7 +279,7 @@ impl Story {
         let args = self.arguments();
         let before = snapshot(&self.wiki);
         let mut drain = self.start(&args);
-        std::thread::sleep(Duration::from_micros(self.dice.below(300_000) as u64));
+        std::thread::sleep(Duration::from_micros(self.dice.below(150_000) as u64));
         let was = drain.try_wait().unwrap().is_none();
         if was {
             drain.kill().unwrap();
@@ -336,7 +336,7 @@ fn tell(seed: u64, acts: usize, behind: Behind) {
         resume_unwind(why);
     }
     assert!(
-        story.kills * 20 > acts,
+        story.kills * 25 > acts,
         "{} kills in {acts} acts",
         story.kills
     );
