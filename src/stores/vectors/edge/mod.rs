@@ -21,10 +21,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use qdrant_edge::{
-    CreateIndex, EdgeShard, FieldIndexOperations, Filter, Fusion, NamedQuery, OperationError,
-    PayloadFieldSchema, PayloadSchemaType, PointId, PointIdsList, PointInsertOperations,
-    PointOperations, Prefetch, QueryEnum, QueryRequest, ScoringQuery, ScrollRequest,
-    UpdateOperation, VectorInternal, VectorOperations, WithPayloadInterface, WithVector,
+    CreateIndex, EdgeShard, FieldIndexOperations, Filter, Fusion, KeywordIndexParams, NamedQuery,
+    OperationError, PayloadFieldSchema, PayloadSchemaParams, PointId, PointIdsList,
+    PointInsertOperations, PointOperations, Prefetch, QueryEnum, QueryRequest, ScoringQuery,
+    ScrollRequest, UpdateOperation, VectorInternal, VectorOperations, WithPayloadInterface,
+    WithVector,
 };
 use uuid::Uuid;
 
@@ -179,7 +180,13 @@ impl Edge {
         for field in INDEXED {
             let index = CreateIndex {
                 field_name: field.parse().expect("a plain field name is a path"),
-                field_schema: Some(PayloadFieldSchema::FieldType(PayloadSchemaType::Keyword)),
+                // On disk an opening maps them; in memory it would read all of them, each time.
+                field_schema: Some(PayloadFieldSchema::FieldParams(
+                    PayloadSchemaParams::Keyword(KeywordIndexParams {
+                        on_disk: Some(true),
+                        ..KeywordIndexParams::default()
+                    }),
+                )),
             };
             self.update(
                 "index",
