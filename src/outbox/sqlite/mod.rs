@@ -26,10 +26,10 @@ use crate::state::{OutboxDb, outbox_failure};
 const PREPARED: usize = 48;
 
 /// Jobs claimed, settled or released in one transaction: some milliseconds, so that whoever enqueues waits for no more.
-const PIECE: usize = 100;
+const PIECE: usize = 50;
 
 /// How long the database is left alone between two pieces; those who wait for it ask every millisecond.
-const GIVE_WAY: Duration = Duration::from_micros(1_500);
+const GIVE_WAY: Duration = Duration::from_micros(1_200);
 
 /// Releases some of the jobs that are held for a store, or for any; with each, those for a store that only a newer program
 /// knows.
