@@ -336,7 +336,7 @@ fn tell(seed: u64, acts: usize, behind: Behind) {
         resume_unwind(why);
     }
     assert!(
-        story.kills * 25 > acts,
+        story.kills * 20 > acts,
         "{} kills in {acts} acts",
         story.kills
     );
