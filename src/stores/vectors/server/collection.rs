@@ -19,6 +19,7 @@ use super::super::point::{BM25, DENSE, INDEXED};
 use super::super::shape::Dense;
 use super::super::{Found, REBUILD, unfit_shape};
 use super::Server;
+use super::limits::Limits;
 use crate::model::{Failure, FailureKind};
 
 /// The distance of dense vectors: of two of length 1 it is their cosine, and the server does not compute anything when
@@ -66,6 +67,7 @@ impl Server {
             )
             .hint("set vectors.collection to a name that is free: the next drain makes it, and leaves this one alone"));
         }
+        self.limits = Limits::of(&info);
         let there = parts.dense;
         self.has_dense = there.is_some();
         match (there, self.shape.dense.clone()) {
