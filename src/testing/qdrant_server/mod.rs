@@ -9,6 +9,7 @@ mod convert;
 mod faults;
 mod matching;
 mod service;
+mod shared;
 mod state;
 mod strict;
 
@@ -28,6 +29,7 @@ use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Code, Request, Response, Status};
 
 pub use self::faults::{Act, Fault, Seen};
+pub use self::shared::SharedServer;
 use self::state::{Asked, State};
 pub use self::strict::Strict;
 

@@ -6,23 +6,19 @@ use tonic::Code;
 
 use super::super::server::Server;
 use super::*;
-use crate::testing::qdrant_server::{Act, Fault, QdrantServer, Strict};
-
-/// The server that the tests of all engines run against too, if it is set.
-const URL_VARIABLE: &str = "WIKI_SYNC_TEST_QDRANT_URL";
+use crate::testing::qdrant_server::{Act, Fault, QdrantServer, SharedServer, Strict};
 
 impl Place {
     /// A collection on the server that is set, else on one of the test's own.
     pub(super) fn server() -> Self {
-        match std::env::var(URL_VARIABLE) {
-            Ok(url) if !url.is_empty() => {
-                let mut place = Self::edge();
-                place.url = url;
-                place.collection = format!("wiki-sync-test-{}", Uuid::new_v4());
-                place
-            }
-            _ => Self::test_server(),
-        }
+        let Some(shared) = SharedServer::set() else {
+            return Self::test_server();
+        };
+        let mut place = Self::edge();
+        place.url.clone_from(&shared.url);
+        place.collection.clone_from(&shared.collection);
+        place.shared = Some(shared);
+        place
     }
 
     /// A collection on a server that fails as it is told.
@@ -46,14 +42,6 @@ impl Place {
 
     fn drop_collection(&self) {
         self.engine().drop_collection().expect("dropped");
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if self.url != EDGE_URL && self.server.is_none() {
-            let _ = self.engine().drop_collection();
-        }
     }
 }
 
