@@ -43,15 +43,13 @@ pub(crate) struct Anywhere {
 }
 
 pub(crate) fn anywhere() -> Anywhere {
-    match SharedServer::set() {
-        Some(name) => Anywhere { name, _own: None },
-        None => {
-            let own = spawn();
-            Anywhere {
-                name: SharedServer::at(own.url(), None),
-                _own: Some(own),
-            }
-        }
+    if let Some(name) = SharedServer::set() {
+        return Anywhere { name, _own: None };
+    }
+    let own = spawn();
+    Anywhere {
+        name: SharedServer::at(own.url(), None),
+        _own: Some(own),
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) const URL_VARIABLE: &str = "WIKI_SYNC_TEST_QDRANT_URL";
 pub(crate) const KEY_VARIABLE: &str = "WIKI_SYNC_TEST_QDRANT_API_KEY";
 
 /// How long it may take to remove a collection.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A name on such a server that nobody else has. What stands under it is removed when this is dropped.
 #[derive(Debug)]

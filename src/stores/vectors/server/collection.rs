@@ -189,7 +189,7 @@ impl Server {
         }
     }
 
-    fn add_dense(&mut self, dense: &Dense) -> Result<(), Failure> {
+    pub(in super::super) fn add_dense(&mut self, dense: &Dense) -> Result<(), Failure> {
         let request = CreateVectorNameRequest {
             collection_name: self.collection.clone(),
             wait: Some(true),
@@ -219,7 +219,14 @@ impl Server {
                 ),
             )
             .hint(REBUILD)),
-            Err(status) => Err(self.link.failure("add dense vectors to", &status)),
+            // Another may have added them at the same moment.
+            Err(status) => {
+                let now = self.link.info(&self.collection).ok().flatten();
+                match now.and_then(|info| Parts::of(&info).dense) {
+                    Some(there) => self.fits(&there, dense),
+                    None => Err(self.link.failure("add dense vectors to", &status)),
+                }
+            }
         }
     }
 

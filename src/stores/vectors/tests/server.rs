@@ -582,6 +582,34 @@ fn what_was_exchanged_in_the_middle_of_a_batch_is_not_vouched_for() {
 }
 
 #[test]
+fn dense_vectors_that_another_added_at_the_same_moment_are_used_where_they_fit() {
+    let place = Place::test_server();
+    let with = |dimension| {
+        let mut settings = place.settings("wiki-1");
+        settings.shape.dense = Some(Dense {
+            dimension,
+            model: "A".into(),
+        });
+        VectorStore::open(settings, &state(&place), None).expect("a store")
+    };
+    put(&mut store(&place), 1, vec![page("w/a.md", "x")]);
+    // They are there when the answer is lost, and when it is asked for again.
+    let fault = Fault::once("create_vector_name", Act::DropAfter);
+    place.running().fault(fault);
+    with(4).identity().expect("ready");
+    // As if they were not there yet when it was looked.
+    let mut server = place.engine();
+    assert!(server.ready(false).expect("there"));
+    for (dimension, fits) in [(4, true), (5, false)] {
+        let model = "A".to_owned();
+        let added = server.add_dense(&Dense { dimension, model });
+        assert_eq!(added.is_ok(), fits);
+        let refused = added.err().map_or_else(String::new, |why| why.to_string());
+        assert_eq!(refused.contains("4 dimensions"), !fits, "{refused}");
+    }
+}
+
+#[test]
 fn a_search_that_finds_its_version_gone_looks_again() {
     let place = Place::test_server();
     let open = || {
