@@ -321,7 +321,7 @@ impl Line {
             FailureKind::Rejected => {
                 failure.kind = FailureKind::Refused;
                 failure.hint(format!(
-                    "no text is taken with these settings: check embedding.model ({:?}), embedding.dimensions and the input types",
+                    "no text is taken with these settings: check embedding.model ({:?}), embedding.dimensions (where another model answers by this name now: set them, then `wiki-sync rebuild vectors`) and the input types",
                     self.model
                 ))
             }

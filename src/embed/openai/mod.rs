@@ -38,11 +38,8 @@ const INNOCENT: &str = "A page of a wiki.";
 /// How long the innocent text may take.
 const PROBE: Duration = Duration::from_secs(10);
 
-/// A text that is shorter, in characters, is not refused for its length.
-const SHORT: usize = 256;
-
 /// The shortest beginning, in characters, that is embedded for all of a text that is too long: it is halved until then.
-const SHORTEST: usize = SHORT / 2;
+const SHORTEST: usize = 128;
 
 /// How many texts are remembered that are to be asked for alone. They may be edited and never come again.
 const MOST_SUSPECTS: usize = 10_000;
@@ -265,16 +262,14 @@ impl OpenAi {
         go_on: GoOn<'_>,
     ) -> Result<Result<Vector, Failure>, Failure> {
         let mut chars = text.chars().count();
-        if suspicion.is_length && chars >= SHORT {
-            while chars / 2 >= SHORTEST {
-                chars /= 2;
-                let end = text.char_indices().nth(chars);
-                let beginning = &text[..end.map_or(text.len(), |(at, _)| at)];
-                match self.ask_passages(&[beginning], Tries::Suspected, go_on) {
-                    Ok(vectors) => return Ok(vectors.into_iter().next().ok_or(suspicion.failure)),
-                    Err(Setback::Provider(failure)) => return Err(failure),
-                    Err(Setback::Texts(_)) => {}
-                }
+        while suspicion.is_length && chars / 2 >= SHORTEST {
+            chars /= 2;
+            let end = text.char_indices().nth(chars);
+            let beginning = &text[..end.map_or(text.len(), |(at, _)| at)];
+            match self.ask_passages(&[beginning], Tries::Suspected, go_on) {
+                Ok(vectors) => return Ok(vectors.into_iter().next().ok_or(suspicion.failure)),
+                Err(Setback::Provider(failure)) => return Err(failure),
+                Err(Setback::Texts(_)) => {}
             }
         }
         Ok(Err(suspicion.failure))

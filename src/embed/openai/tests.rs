@@ -550,6 +550,8 @@ fn a_model_that_gives_other_vectors_than_before_is_refused() {
         failure.reason.contains("8 numbers, and gave 9 before"),
         "{failure:?}"
     );
+    let hint = failure.hint.as_deref().unwrap_or_default();
+    assert!(hint.contains("wiki-sync rebuild vectors"), "{failure:?}");
     let wanted = EmbeddingSettings {
         dimensions: 4,
         ..settings(&server)

@@ -52,7 +52,7 @@ impl SharedServer {
     /// When the server does not say.
     #[must_use]
     pub fn versions(&self) -> Vec<String> {
-        self.with(false).expect("listed")
+        self.list(false).expect("listed")
     }
 
     /// Removes what stands under the name: the collections, and with them their aliases. Returns how many there were.
@@ -61,18 +61,19 @@ impl SharedServer {
     /// When the server does not do it.
     #[expect(clippy::must_use_candidate, reason = "it is called for what it does")]
     pub fn remove(&self) -> usize {
-        self.with(true).expect("removed").len()
+        self.list(true).expect("removed").len()
     }
 
-    fn with(&self, remove: bool) -> Result<Vec<String>, Box<dyn Error>> {
+    /// Lists the collections under the name, and removes them where that is wished.
+    fn list(&self, remove: bool) -> Result<Vec<String>, Box<dyn Error>> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let work = async { tokio::time::timeout(PATIENCE, self.go(remove)).await };
+        let work = async { tokio::time::timeout(PATIENCE, self.list_by(remove)).await };
         runtime.block_on(work)?
     }
 
-    async fn go(&self, remove: bool) -> Result<Vec<String>, Box<dyn Error>> {
+    async fn list_by(&self, remove: bool) -> Result<Vec<String>, Box<dyn Error>> {
         let mut endpoint = Endpoint::from_shared(self.url.clone())?;
         if self.url.starts_with("https://") {
             endpoint = endpoint.tls_config(ClientTlsConfig::new().with_native_roots())?;
@@ -107,7 +108,7 @@ impl SharedServer {
 
 impl Drop for SharedServer {
     fn drop(&mut self) {
-        let removed = self.with(true);
+        let removed = self.list(true);
         // A test that failed already says more than what was left behind.
         if !std::thread::panicking() {
             removed.expect("removed");
