@@ -570,7 +570,7 @@ mod wired {
         ws.state.create()?;
         let mut store = vector_store(ws)?;
         let (meaning, mut no_meaning) = match store.meaning_of(asked.query, QUERY) {
-            Ok(None) if ws.config.embedding.is_on => {
+            Ok(None) if ws.config.embedding.is_on && embed::says_anything(asked.query) => {
                 let why = "this model has embedded nothing yet";
                 (None, Some(Failure::new(FailureKind::Waiting, why)))
             }

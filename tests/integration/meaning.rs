@@ -78,6 +78,19 @@ fn a_page_is_found_by_words_while_the_provider_is_away_and_by_meaning_once_it_is
 }
 
 #[test]
+fn why_meaning_has_no_part_in_an_answer_is_told_where_it_might_have_one() {
+    let server = EmbeddingServer::start();
+    let wiki = with_provider(Wiki::small(), &server);
+    let early = wiki.ws(&["search", "Redis"]).code(0);
+    assert!(early.err.contains("embedded nothing yet"), "{}", early.err);
+    wiki.drain();
+    for nothing in ["\u{1}\u{2}", "Redis"] {
+        let told = wiki.ws(&["search", nothing]).code(0);
+        assert!(!told.err.contains("by words alone"), "{}", told.err);
+    }
+}
+
+#[test]
 fn a_drain_that_waits_goes_on_when_the_provider_is_back() {
     let mut server = EmbeddingServer::start();
     let mut wiki = with_provider(Wiki::small(), &server);

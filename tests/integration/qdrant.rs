@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 
-use wiki_sync::testing::qdrant_server::{Act, Fault, QdrantServer, serve_until_killed};
+use wiki_sync::testing::qdrant_server::{
+    Act, Fault, QdrantServer, SharedServer, serve_until_killed,
+};
 
 use crate::doctor::{said, says};
 use crate::wiki::{Wiki, certificate};
@@ -31,6 +33,39 @@ fn on(server: &QdrantServer, mut wiki: Wiki) -> Wiki {
         wiki.env.insert(name.into(), value.into());
     }
     wiki
+}
+
+/// A name for a collection, on the server that `WIKI_SYNC_TEST_QDRANT_URL` names, else on one of the test's own: for what must
+/// be true of every server.
+pub(crate) struct Anywhere {
+    pub(crate) name: SharedServer,
+    _own: Option<QdrantServer>,
+}
+
+pub(crate) fn anywhere() -> Anywhere {
+    if let Some(name) = SharedServer::set() {
+        return Anywhere { name, _own: None };
+    }
+    let own = spawn();
+    Anywhere {
+        name: SharedServer::at(own.url(), None),
+        _own: Some(own),
+    }
+}
+
+impl Anywhere {
+    pub(crate) fn on(&self, mut wiki: Wiki) -> Wiki {
+        let key = self.name.api_key.as_deref();
+        for (name, value) in [
+            ("URL", Some(self.name.url.as_str())),
+            ("COLLECTION", Some(self.name.collection.as_str())),
+            ("API_KEY", key),
+        ] {
+            let name = format!("WIKI_SYNC_VECTORS_{name}");
+            wiki.env.extend(value.map(|value| (name, value.to_owned())));
+        }
+        wiki
+    }
 }
 
 fn many(count: usize, word: &str) -> Wiki {
@@ -75,8 +110,8 @@ fn copy(from: &Path, to: &Path) {
 
 #[test]
 fn a_wiki_is_drained_to_a_server_verified_and_searched() {
-    let server = spawn();
-    let wiki = on(&server, Wiki::small());
+    let server = anywhere();
+    let wiki = server.on(Wiki::small());
     assert_eq!(wiki.drain()["stores"]["vectors"]["applied"], 3);
     wiki.assert_in_sync();
     let found = wiki.json(0, &["search", "아웃박스"]);
@@ -269,8 +304,8 @@ fn a_server_that_answers_and_does_no_work_keeps_no_drain_for_good() {
 
 #[test]
 fn killed_between_upsert_delete_and_receipt_leaves_no_orphan() {
-    let server = spawn();
-    let wiki = on(&server, many(12, "first"));
+    let server = anywhere();
+    let wiki = server.on(many(12, "first"));
     wiki.drain();
     for (round, point) in [
         "vectors.before_upsert",
@@ -299,12 +334,10 @@ fn killed_between_upsert_delete_and_receipt_leaves_no_orphan() {
 
 #[test]
 fn a_collection_that_was_dropped_is_noticed_by_a_drain_with_nothing_to_do_and_filled_again() {
-    let mut server = spawn();
-    let wiki = on(&server, Wiki::small());
+    let server = anywhere();
+    let wiki = server.on(Wiki::small());
     wiki.drain();
-    server.down();
-    fs::remove_dir_all(server.collections()).unwrap();
-    server.up();
+    assert_eq!(server.name.remove(), 1);
     assert_eq!(wiki.drain()["stores"]["vectors"]["applied"], 3);
     wiki.assert_in_sync();
 }
@@ -342,9 +375,9 @@ fn a_collection_restored_from_an_older_snapshot_is_noticed_and_healed() {
 
 #[test]
 fn two_wikis_share_a_collection_and_leave_each_others_points_alone() {
-    let server = spawn();
-    let one = on(&server, many(5, "one"));
-    let two = on(&server, many(5, "two"));
+    let server = anywhere();
+    let one = server.on(many(5, "one"));
+    let two = server.on(many(5, "two"));
     one.drain();
     two.drain();
     for n in 0..5 {
@@ -364,8 +397,8 @@ fn two_wikis_share_a_collection_and_leave_each_others_points_alone() {
 
 #[test]
 fn a_lost_state_finds_its_points_again_and_a_copy_of_a_checkout_takes_none() {
-    let server = spawn();
-    let wiki = on(&server, many(3, "word"));
+    let server = anywhere();
+    let wiki = server.on(many(3, "word"));
     wiki.drain();
     let id = point_id(&wiki, "page0");
     fs::remove_dir_all(wiki.root().join(".wiki-sync")).unwrap();
@@ -378,7 +411,7 @@ fn a_lost_state_finds_its_points_again_and_a_copy_of_a_checkout_takes_none() {
         0
     );
 
-    let copied = on(&server, Wiki::bare_folder());
+    let copied = server.on(Wiki::bare_folder());
     copy(
         &wiki.root().parent().unwrap().join("home"),
         &copied.root().parent().unwrap().join("home"),

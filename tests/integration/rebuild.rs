@@ -7,6 +7,7 @@ use wiki_sync::testing::qdrant_server::{Act, Fault, QdrantServer, serve_until_ki
 use wiki_sync::testing::{EmbeddingServer, MODEL};
 
 use crate::meaning::each_text_is_embedded_once;
+use crate::qdrant::anywhere;
 use crate::wiki::Wiki;
 
 #[test]
@@ -20,8 +21,12 @@ fn spawn() -> QdrantServer {
 }
 
 fn on(server: &QdrantServer, provider: &EmbeddingServer, mut wiki: Wiki) -> Wiki {
+    set(&mut wiki, "VECTORS_URL", &server.url());
+    with(provider, wiki)
+}
+
+fn with(provider: &EmbeddingServer, mut wiki: Wiki) -> Wiki {
     for (name, value) in [
-        ("VECTORS_URL", server.url().as_str()),
         ("RETRY_PROBES", "0.2, 0.2"),
         ("EMBEDDING_PROVIDER", "openai"),
         ("EMBEDDING_URL", &provider.url()),
@@ -76,17 +81,17 @@ fn long() -> Wiki {
 
 #[test]
 fn an_edit_embeds_one_text_and_a_touch_a_move_a_branch_switch_and_a_restart_none() {
-    let (server, provider) = (spawn(), EmbeddingServer::start());
-    let wiki = on(&server, &provider, Wiki::with(&[]));
+    let (server, provider) = (anywhere(), EmbeddingServer::start());
+    let wiki = server.on(with(&provider, Wiki::with(&[])));
     each_text_is_embedded_once(&wiki, &provider);
 }
 
 #[test]
 fn another_model_is_refused_and_the_command_rebuilds_and_exchanges_the_collection() {
-    let (server, provider) = (spawn(), EmbeddingServer::start());
-    let mut wiki = on(&server, &provider, Wiki::small());
+    let (server, provider) = (anywhere(), EmbeddingServer::start());
+    let mut wiki = server.on(with(&provider, Wiki::small()));
     wiki.drain();
-    assert_collections(&server, &["wiki-sync-v1"]);
+    assert_eq!(server.name.versions(), ["v1"]);
     change_model(&mut wiki);
     wiki.write("wiki-output/new.md", "# New\n\nIt waits.\n");
     let ran = wiki.ws(&["drain"]).code(4);
@@ -98,7 +103,7 @@ fn another_model_is_refused_and_the_command_rebuilds_and_exchanges_the_collectio
         (&4.into(), &5.into())
     );
     assert!(built["left"].is_null(), "{built}");
-    assert_collections(&server, &["wiki-sync-v2"]);
+    assert_eq!(server.name.versions(), ["v2"]);
     assert_eq!(channels(&wiki, "Redis"), ["words", "meaning"]);
     let report = wiki.drain();
     let vectors = &report["stores"]["vectors"];
@@ -111,8 +116,8 @@ fn another_model_is_refused_and_the_command_rebuilds_and_exchanges_the_collectio
 
 #[test]
 fn another_dimension_is_refused_with_nothing_deleted_and_the_command_rebuilds() {
-    let (server, provider) = (spawn(), EmbeddingServer::start());
-    let mut wiki = on(&server, &provider, Wiki::small());
+    let (server, provider) = (anywhere(), EmbeddingServer::start());
+    let mut wiki = server.on(with(&provider, Wiki::small()));
     wiki.drain();
     set(&mut wiki, "EMBEDDING_DIMENSIONS", "16");
     wiki.write("wiki-output/new.md", "# New\n\nIt waits.\n");
@@ -121,7 +126,7 @@ fn another_dimension_is_refused_with_nothing_deleted_and_the_command_rebuilds() 
         assert!(ran.out.contains(words), "{words} is not in {}", ran.out);
     }
     assert_eq!(channels(&wiki, "Redis"), ["words"]);
-    assert_collections(&server, &["wiki-sync-v1"]);
+    assert_eq!(server.name.versions(), ["v1"]);
     wiki.json(0, &["rebuild", "vectors"]);
     assert_eq!(channels(&wiki, "Redis"), ["words", "meaning"]);
     wiki.drain();
@@ -130,36 +135,16 @@ fn another_dimension_is_refused_with_nothing_deleted_and_the_command_rebuilds() 
 
 #[test]
 fn killed_at_any_moment_readers_are_served_and_the_next_rebuild_goes_on() {
-    let (server, provider) = (spawn(), EmbeddingServer::start());
-    let mut wiki = on(&server, &provider, long());
+    let (server, provider) = (anywhere(), EmbeddingServer::start());
+    let mut wiki = server.on(with(&provider, long()));
     wiki.drain();
     change_model(&mut wiki);
-    for (point, channel, there) in [
-        (
-            "embed.kept#2",
-            "words",
-            &["wiki-sync-v1", "wiki-sync-v2"][..],
-        ),
-        (
-            "vectors.after_upsert",
-            "words",
-            &["wiki-sync-v1", "wiki-sync-v2"],
-        ),
-        (
-            "vectors.flushed",
-            "words",
-            &["wiki-sync-v1", "wiki-sync-v2"],
-        ),
-        (
-            "vectors.before_exchange",
-            "words",
-            &["wiki-sync-v1", "wiki-sync-v2"],
-        ),
-        (
-            "vectors.exchanged",
-            "meaning",
-            &["wiki-sync-v1", "wiki-sync-v2"],
-        ),
+    for (point, channel) in [
+        ("embed.kept#2", "words"),
+        ("vectors.after_upsert", "words"),
+        ("vectors.flushed", "words"),
+        ("vectors.before_exchange", "words"),
+        ("vectors.exchanged", "meaning"),
     ] {
         assert!(wiki.killed_at(point, &["rebuild", "vectors"]), "{point}");
         assert_eq!(
@@ -167,7 +152,7 @@ fn killed_at_any_moment_readers_are_served_and_the_next_rebuild_goes_on() {
             channel,
             "{point}"
         );
-        assert_collections(&server, there);
+        assert_eq!(server.name.versions(), ["v1", "v2"], "{point}");
     }
     // What was left by the last one goes too.
     let built = wiki.json(0, &["rebuild", "vectors"]);
@@ -175,7 +160,7 @@ fn killed_at_any_moment_readers_are_served_and_the_next_rebuild_goes_on() {
         (&built["pages"], &built["embedded"]),
         (&2.into(), &0.into())
     );
-    assert_collections(&server, &["wiki-sync-v3"]);
+    assert_eq!(server.name.versions(), ["v3"]);
     wiki.drain();
     wiki.assert_in_sync();
     wiki.remove("wiki-output/a.md");
@@ -254,8 +239,8 @@ fn a_collection_that_another_wiki_shares_is_not_exchanged_and_a_free_name_is_the
 
 #[test]
 fn a_drain_of_before_is_made_good_by_the_first_drain_after() {
-    let (server, provider) = (spawn(), EmbeddingServer::start());
-    let mut wiki = on(&server, &provider, Wiki::small());
+    let (server, provider) = (anywhere(), EmbeddingServer::start());
+    let mut wiki = server.on(with(&provider, Wiki::small()));
     wiki.drain();
     change_model(&mut wiki);
     assert!(wiki.killed_at("vectors.before_exchange", &["rebuild", "vectors"]));

@@ -321,7 +321,7 @@ impl Line {
             FailureKind::Rejected => {
                 failure.kind = FailureKind::Refused;
                 failure.hint(format!(
-                    "no text is taken with these settings: check embedding.model ({:?}), embedding.dimensions and the input types",
+                    "no text is taken with these settings: check embedding.model ({:?}), embedding.dimensions (where another model answers by this name now: set them, then `wiki-sync rebuild vectors`) and the input types",
                     self.model
                 ))
             }
@@ -367,8 +367,11 @@ pub(super) fn stopped() -> Failure {
 /// Reads how long the provider wants to be left alone: seconds, or a date.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let value = headers.get("retry-after")?.to_str().ok()?.trim();
-    if let Ok(seconds) = value.parse::<u64>() {
-        return Some(Duration::from_secs(seconds));
+    // Some say halves of a second; and what is too much to count is too long to wait.
+    if let Ok(seconds) = value.parse::<f64>()
+        && seconds >= 0.0
+    {
+        return Some(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
     }
     let at = httpdate::parse_http_date(value).ok()?;
     Some(at.duration_since(now).unwrap_or_default())
@@ -385,6 +388,8 @@ mod tests {
         for (value, seconds) in [
             ("17", Some(17)),
             (" 0 ", Some(0)),
+            ("2.5", Some(2)),
+            ("99999999999999999999999", Some(u64::MAX)),
             ("Sun, 06 Nov 1994 08:49:37 GMT", Some(7)),
             ("Sun, 06 Nov 1994 08:00:00 GMT", Some(0)),
             ("soon", None),

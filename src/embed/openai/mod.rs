@@ -9,15 +9,20 @@
 //! request fails for what may be a text, an innocent text is asked for: does that fail too, no text is to blame. Else
 //! the batch is halved until the bad text is alone; and where all of both halves is answered, it was too much at
 //! once, and later batches are no larger than a half.
+//!
+//! A provider that does not answer uses up the time that a call may take, so that none is left for the halves. Then each
+//! of those texts is asked for alone the next time, and later batches are smaller: a text that it chokes on keeps back
+//! no other for longer than that.
 
 mod ask;
 #[cfg(test)]
 mod tests;
 mod wire;
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -25,7 +30,7 @@ use self::ask::{Line, Setback, Suspicion, Tries, stopped};
 use self::wire::Wanted;
 use super::settings::{EmbeddingSettings, KEY_VARIABLE, Purpose, Role};
 use super::{Embedder, Given, GoOn, Keep, PASSAGE_VERSION, Vector};
-use crate::model::{Failure, FailureKind, Secret};
+use crate::model::{ContentSha, Failure, FailureKind, Secret};
 
 /// A text that no model refuses.
 const INNOCENT: &str = "A page of a wiki.";
@@ -33,11 +38,11 @@ const INNOCENT: &str = "A page of a wiki.";
 /// How long the innocent text may take.
 const PROBE: Duration = Duration::from_secs(10);
 
-/// A text that is shorter, in characters, is not refused for its length.
-const SHORT: usize = 256;
+/// The shortest beginning, in characters, that is embedded for all of a text that is too long: it is halved until then.
+const SHORTEST: usize = 128;
 
-/// Into how many parts a text is cut that is refused as a whole; the first is embedded for all of it.
-const CUTS: [usize; 2] = [2, 4];
+/// How many texts are remembered that are to be asked for alone. They may be edited and never come again.
+const MOST_SUSPECTS: usize = 10_000;
 
 /// The provider that the settings name.
 #[derive(Debug)]
@@ -54,6 +59,8 @@ pub(super) struct OpenAi {
     dimension: OnceLock<usize>,
     /// The most texts that the provider was found to take at once.
     limit: AtomicUsize,
+    /// Texts that failed together when there was no time left to find out which of them was to blame.
+    suspects: Mutex<HashSet<ContentSha>>,
 }
 
 impl OpenAi {
@@ -98,6 +105,7 @@ impl OpenAi {
             timeout: settings.timeout,
             dimension,
             limit: AtomicUsize::new(usize::MAX),
+            suspects: Mutex::default(),
         })
     }
 
@@ -155,9 +163,31 @@ impl OpenAi {
             Err(Setback::Provider(failure)) => Err(failure),
             Err(Setback::Texts(suspicion)) => {
                 self.innocent(go_on)?;
-                self.part(first, texts, suspicion, go_on, done).map(drop)
+                let parted = self.part(first, texts, suspicion, go_on, done).map(drop);
+                if parted.is_err() && !go_on() {
+                    self.suspect(first, texts, done);
+                }
+                parted
             }
         }
+    }
+
+    /// Remembers those texts of a batch that failed and could not be parted in time: all that are not `done`.
+    fn suspect(&self, first: usize, texts: &[&str], done: &[Given]) {
+        let done: HashSet<usize> = done.iter().map(|(place, _)| *place).collect();
+        let left = (first..).zip(texts).filter(|(at, _)| !done.contains(at));
+        let mut suspects = self.suspects();
+        suspects.extend(left.map(|(_, text)| ContentSha::of(text.as_bytes())));
+        if suspects.len() > MOST_SUSPECTS {
+            suspects.clear();
+        }
+        // Whether it was their number cannot be told either.
+        self.limit
+            .fetch_min(texts.len().div_ceil(2), Ordering::Relaxed);
+    }
+
+    fn suspects(&self) -> MutexGuard<'_, HashSet<ContentSha>> {
+        self.suspects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks once for the vector of an innocent text, within this time.
@@ -172,12 +202,18 @@ impl OpenAi {
         }
     }
 
-    /// Asks for an innocent text.
+    /// Asks for an innocent text: once, where there is no time left. A provider that answered nothing else must not be
+    /// taken for one that was not asked yet.
     ///
     /// # Errors
     /// The provider's failure, when even that gets no vector.
     fn innocent(&self, go_on: GoOn<'_>) -> Result<(), Failure> {
-        match self.ask(&self.passage, &[INNOCENT], PROBE, Tries::Suspected, go_on) {
+        let asked = if go_on() {
+            self.ask(&self.passage, &[INNOCENT], PROBE, Tries::Suspected, go_on)
+        } else {
+            self.ask(&self.passage, &[INNOCENT], PROBE, Tries::One, &|| true)
+        };
+        match asked {
             Ok(_) => Ok(()),
             Err(Setback::Provider(failure)) => Err(failure),
             Err(Setback::Texts(suspicion)) => Err(self.line.convict(suspicion)),
@@ -225,28 +261,31 @@ impl OpenAi {
         suspicion: Suspicion,
         go_on: GoOn<'_>,
     ) -> Result<Result<Vector, Failure>, Failure> {
-        let chars = text.chars().count();
-        if suspicion.is_length && chars >= SHORT {
-            for cut in CUTS {
-                let end = text.char_indices().nth(chars / cut);
-                let beginning = &text[..end.map_or(text.len(), |(at, _)| at)];
-                match self.ask_passages(&[beginning], Tries::Suspected, go_on) {
-                    Ok(vectors) => return Ok(vectors.into_iter().next().ok_or(suspicion.failure)),
-                    Err(Setback::Provider(failure)) => return Err(failure),
-                    Err(Setback::Texts(_)) => {}
-                }
+        let mut chars = text.chars().count();
+        while suspicion.is_length && chars / 2 >= SHORTEST {
+            chars /= 2;
+            let end = text.char_indices().nth(chars);
+            let beginning = &text[..end.map_or(text.len(), |(at, _)| at)];
+            match self.ask_passages(&[beginning], Tries::Suspected, go_on) {
+                Ok(vectors) => return Ok(vectors.into_iter().next().ok_or(suspicion.failure)),
+                Err(Setback::Provider(failure)) => return Err(failure),
+                Err(Setback::Texts(_)) => {}
             }
         }
         Ok(Err(suspicion.failure))
     }
 
-    /// Returns how many of the texts make up the next batch.
+    /// Returns how many of the texts make up the next batch: one that is suspected goes alone.
     fn next_batch(&self, texts: &[&str]) -> usize {
         let most = self.batch.min(self.limit.load(Ordering::Relaxed)).max(1);
+        let suspects = self.suspects();
+        let is_suspect = |text: &str| {
+            !suspects.is_empty() && suspects.contains(&ContentSha::of(text.as_bytes()))
+        };
         let mut bytes = 0;
         let fit = texts.iter().take(most).take_while(|text| {
             bytes += text.len();
-            bytes <= self.batch_bytes
+            bytes <= self.batch_bytes && !is_suspect(text)
         });
         fit.count().max(1)
     }

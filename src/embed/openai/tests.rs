@@ -371,8 +371,55 @@ fn a_text_that_is_too_long_is_embedded_by_its_beginning() {
     let korean = "가".repeat(1000);
     let endless = "b".repeat(4000);
     let answers = embed(&provider, &["a", &korean, &endless]);
-    assert_eq!(answers[..2], [vector("a"), vector(&"가".repeat(250))]);
-    assert_eq!(failures(&answers), [(2, FailureKind::Rejected)]);
+    let expected = ["a".into(), "가".repeat(250), "b".repeat(250)];
+    assert_eq!(answers, expected.map(|text| vector(&text)));
+    // Of no use is a model that takes next to nothing.
+    server.take_chars(100);
+    let answers = embed(&provider, &["a", &korean]);
+    assert_eq!(failures(&answers), [(1, FailureKind::Rejected)]);
+}
+
+#[test]
+fn a_text_that_uses_up_the_time_keeps_the_others_back_only_once() {
+    let server = EmbeddingServer::start();
+    server.poison("number 5.", Fault::Hang);
+    let hasty = EmbeddingSettings {
+        timeout: SHORT_TIMEOUT,
+        ..settings(&server)
+    };
+    let provider = provider(&hasty, None);
+    let names = names(16);
+    let texts = refs(&names);
+    // There is time for one request.
+    let time = AtomicBool::new(true);
+    let go_on = || time.swap(false, Ordering::SeqCst);
+    let answers = provider.passages(&texts, &go_on, &mut |_| Ok(()));
+    let answers = answers.expect("kept");
+    let all: Vec<_> = (0..16).map(|place| (place, FailureKind::Busy)).collect();
+    assert_eq!(failures(&answers), all);
+    let _ = server.asked();
+    let answers = embed(&provider, &texts);
+    assert_eq!(failures(&answers), [(5, FailureKind::Transient)]);
+    let alone = server.asked().iter().all(|asked| asked.texts.len() == 1);
+    assert!(alone, "each by itself");
+    assert_eq!(failures(&embed(&provider, &["other", "texts"])), []);
+    assert_eq!(server.asked().len(), 1, "others are not suspected");
+}
+
+#[test]
+fn a_provider_that_uses_up_the_time_is_down_and_not_unasked() {
+    let server = EmbeddingServer::start();
+    server.always(Some(Fault::Hang));
+    let hasty = EmbeddingSettings {
+        timeout: SHORT_TIMEOUT,
+        ..settings(&server)
+    };
+    let provider = provider(&hasty, None);
+    let time = AtomicBool::new(true);
+    let go_on = || time.swap(false, Ordering::SeqCst);
+    let answers = provider.passages(&["a", "b"], &go_on, &mut |_| Ok(()));
+    let down = FailureKind::Down;
+    assert_eq!(failures(&answers.expect("kept")), [(0, down), (1, down)]);
 }
 
 #[test]
@@ -503,6 +550,8 @@ fn a_model_that_gives_other_vectors_than_before_is_refused() {
         failure.reason.contains("8 numbers, and gave 9 before"),
         "{failure:?}"
     );
+    let hint = failure.hint.as_deref().unwrap_or_default();
+    assert!(hint.contains("wiki-sync rebuild vectors"), "{failure:?}");
     let wanted = EmbeddingSettings {
         dimensions: 4,
         ..settings(&server)

@@ -163,9 +163,13 @@ impl Collection {
                 ..api::CollectionConfig::default()
             }),
             payload_schema: indexes.map(|name| (name.clone(), schema.clone())).collect(),
-            points_count: Some(self.shard.info().points_count as u64),
+            points_count: Some(self.count()),
             ..api::CollectionInfo::default()
         }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.shard.info().points_count as u64
     }
 
     pub(super) fn index(&mut self, field: String) {

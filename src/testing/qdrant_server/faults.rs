@@ -15,6 +15,8 @@ const LOG: &str = "requests.log";
 pub enum Act {
     /// It is refused with this gRPC status, and changes nothing.
     Refuse(i32),
+    /// It is refused, and is to be made again after so many seconds.
+    Busy(u64),
     /// It is never answered, and changes nothing.
     Hang,
     /// It is answered after that time.

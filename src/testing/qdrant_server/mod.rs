@@ -9,7 +9,9 @@ mod convert;
 mod faults;
 mod matching;
 mod service;
+mod shared;
 mod state;
+mod strict;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -27,7 +29,9 @@ use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Code, Request, Response, Status};
 
 pub use self::faults::{Act, Fault, Seen};
+pub use self::shared::SharedServer;
 use self::state::{Asked, State};
+pub use self::strict::Strict;
 
 /// The largest request that is read, as Qdrant has it.
 const REQUEST_BYTES: usize = 32 << 20;
@@ -211,6 +215,11 @@ impl QdrantServer {
         format!("http://127.0.0.1:{}", self.port)
     }
 
+    /// Has these limits from now on.
+    pub fn limit(&self, strict: Strict) {
+        strict.write(self.folder.path());
+    }
+
     /// Plans a failure.
     pub fn fault(&self, fault: Fault) {
         faults::with(self.folder.path(), |faults| faults.push(fault));
@@ -340,6 +349,12 @@ impl Service {
         match act {
             Some(Act::Refuse(code)) => {
                 return Err(Status::new(Code::from_i32(code), "planned failure"));
+            }
+            Some(Act::Busy(seconds)) => {
+                let mut status = Status::resource_exhausted("planned failure");
+                let headers = status.metadata_mut();
+                headers.insert("retry-after", seconds.to_string().parse().expect("digits"));
+                return Err(status);
             }
             Some(Act::Hang) => std::future::pending().await,
             Some(Act::HangAbove(most)) if points > most => std::future::pending().await,

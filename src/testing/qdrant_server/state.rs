@@ -16,6 +16,7 @@ use qdrant_client::qdrant::alias_operations::Action;
 use tonic::Status;
 
 use super::collection::Collection;
+use super::strict::Strict;
 
 /// The folder of the collections.
 pub(super) const COLLECTIONS: &str = "collections";
@@ -129,6 +130,10 @@ impl State {
         self.collections.clear();
     }
 
+    fn strict(&self) -> Strict {
+        Strict::read(&self.folder)
+    }
+
     fn collection(&mut self, name: &str) -> Result<&mut Collection, Status> {
         let name = self.aliases.get(name).map_or(name, String::as_str);
         self.collections.get_mut(name).ok_or_else(|| {
@@ -140,8 +145,10 @@ impl State {
         &mut self,
         request: api::UpsertPoints,
     ) -> Result<api::PointsOperationResponse, Status> {
-        self.collection(&request.collection_name)?
-            .upsert(request.points)?;
+        let strict = self.strict();
+        let collection = self.collection(&request.collection_name)?;
+        strict.check_upsert(request.points.len(), collection.count())?;
+        collection.upsert(request.points)?;
         Ok(completed())
     }
 
@@ -149,6 +156,11 @@ impl State {
         &mut self,
         request: api::DeletePoints,
     ) -> Result<api::PointsOperationResponse, Status> {
+        if let Some(api::points_selector::PointsSelectorOneOf::Filter(filter)) =
+            (request.points.as_ref()).and_then(|points| points.points_selector_one_of.as_ref())
+        {
+            self.strict().check_filter(Some(filter))?;
+        }
         let collection = self.collection(&request.collection_name)?;
         let ids = collection.selected(request.points)?;
         collection.delete(ids)?;
@@ -210,6 +222,9 @@ impl State {
         &mut self,
         request: api::ScrollPoints,
     ) -> Result<api::ScrollResponse, Status> {
+        let strict = self.strict();
+        strict.check_limit(request.limit.unwrap_or(10).into())?;
+        strict.check_filter(request.filter.as_ref())?;
         self.collection(&request.collection_name.clone())?
             .scroll(request)
     }
@@ -218,6 +233,13 @@ impl State {
         &mut self,
         request: api::QueryPoints,
     ) -> Result<api::QueryResponse, Status> {
+        let strict = self.strict();
+        strict.check_limit(request.limit.unwrap_or(10))?;
+        strict.check_filter(request.filter.as_ref())?;
+        for one in &request.prefetch {
+            strict.check_limit(one.limit.unwrap_or(10))?;
+            strict.check_filter(one.filter.as_ref())?;
+        }
         let collection = self.collection(&request.collection_name.clone())?;
         Ok(api::QueryResponse {
             result: collection.query(request)?,
@@ -243,8 +265,13 @@ impl State {
         &mut self,
         request: api::GetCollectionInfoRequest,
     ) -> Result<api::GetCollectionInfoResponse, Status> {
+        let strict = self.strict();
+        let mut info = self.collection(&request.collection_name)?.info();
+        if let Some(config) = &mut info.config {
+            config.strict_mode_config = strict.told();
+        }
         Ok(api::GetCollectionInfoResponse {
-            result: Some(self.collection(&request.collection_name)?.info()),
+            result: Some(info),
             ..api::GetCollectionInfoResponse::default()
         })
     }

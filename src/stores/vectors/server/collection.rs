@@ -19,6 +19,7 @@ use super::super::point::{BM25, DENSE, INDEXED};
 use super::super::shape::Dense;
 use super::super::{Found, REBUILD, unfit_shape};
 use super::Server;
+use super::limits::Limits;
 use crate::model::{Failure, FailureKind};
 
 /// The distance of dense vectors: of two of length 1 it is their cosine, and the server does not compute anything when
@@ -66,6 +67,7 @@ impl Server {
             )
             .hint("set vectors.collection to a name that is free: the next drain makes it, and leaves this one alone"));
         }
+        self.limits = Limits::of(&info);
         let there = parts.dense;
         self.has_dense = there.is_some();
         match (there, self.shape.dense.clone()) {
@@ -187,7 +189,7 @@ impl Server {
         }
     }
 
-    fn add_dense(&mut self, dense: &Dense) -> Result<(), Failure> {
+    pub(in super::super) fn add_dense(&mut self, dense: &Dense) -> Result<(), Failure> {
         let request = CreateVectorNameRequest {
             collection_name: self.collection.clone(),
             wait: Some(true),
@@ -217,7 +219,14 @@ impl Server {
                 ),
             )
             .hint(REBUILD)),
-            Err(status) => Err(self.link.failure("add dense vectors to", &status)),
+            // Another may have added them at the same moment.
+            Err(status) => {
+                let now = self.link.info(&self.collection).ok().flatten();
+                match now.and_then(|info| Parts::of(&info).dense) {
+                    Some(there) => self.fits(&there, dense),
+                    None => Err(self.link.failure("add dense vectors to", &status)),
+                }
+            }
         }
     }
 

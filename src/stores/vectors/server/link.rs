@@ -147,6 +147,22 @@ impl Link {
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
+        self.attempt(make, true)
+    }
+
+    /// Makes a call that can be made in parts: a server that it is too much for, and that names no time when it
+    /// would not be, is not asked again for all of it.
+    pub(super) fn call_in_parts<T, F>(&mut self, make: impl Fn(Line) -> F) -> Result<T, Status>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        self.attempt(make, false)
+    }
+
+    fn attempt<T, F>(&mut self, make: impl Fn(Line) -> F, whole: bool) -> Result<T, Status>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
         let end = Instant::now() + self.timeout;
         let mut fresh = false;
         let mut wait = BUSY_WAIT;
@@ -186,9 +202,11 @@ impl Link {
             if status.code() != Code::ResourceExhausted {
                 return Err(status);
             }
-            let pause = asked_wait(&status).unwrap_or(wait);
+            let asked = asked_wait(&status);
+            let pause = asked.unwrap_or(wait);
             wait *= 2;
-            if Instant::now() + pause >= end {
+            let left = end.saturating_duration_since(Instant::now());
+            if pause >= left || (asked.is_none() && !whole) {
                 return Err(status);
             }
             self.runtime
@@ -374,7 +392,7 @@ fn is_broken(status: &Status) -> bool {
 }
 
 /// How long a busy server asks to be left alone.
-fn asked_wait(status: &Status) -> Option<Duration> {
+pub(super) fn asked_wait(status: &Status) -> Option<Duration> {
     let seconds = status.metadata().get("retry-after")?.to_str().ok()?;
     seconds.parse().ok().map(Duration::from_secs)
 }

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `link.rs` | the connection; calls with a bound, and what their failures mean |
 //! | `collection.rs` | the collection: made, or looked at before it is used |
+//! | `limits.rs` | what its strict mode allows |
 //! | `beside.rs` | building a collection beside the one in use, and exchanging them |
 //! | `write.rs` | writing, in requests that the server can take |
 //! | `examine.rs` | a look at it, for `doctor` |
@@ -20,16 +21,18 @@ pub(super) mod beside;
 mod collection;
 mod convert;
 mod examine;
+mod limits;
 mod link;
 mod write;
 
 use qdrant_client::qdrant::{
-    Condition, DenseVector, Filter, GetPoints, PrefetchQuery, Query, QueryPoints, Rrf,
+    Condition, DenseVector, Filter, GetPoints, PointStruct, PrefetchQuery, Query, QueryPoints, Rrf,
     ScrollPoints, VectorInput, WithVectorsSelector, query, vector_input,
 };
 use tonic::{Code, Status};
 use uuid::Uuid;
 
+use self::limits::Limits;
 use self::link::Link;
 use self::write::{POINT_BYTES, REQUEST_POINTS};
 use super::engine::{Ask, Engine, Unfit};
@@ -37,9 +40,6 @@ use super::point::{BM25, DENSE, META, Point};
 use super::shape::{Dense, Shape};
 use super::{RRF_K, ServerSettings};
 use crate::model::{Failure, Finding};
-
-/// How many points a scroll reads at a time.
-const PAGE: u32 = 256;
 
 /// A collection on a server.
 pub(super) struct Server {
@@ -53,8 +53,14 @@ pub(super) struct Server {
     has_dense: bool,
     /// Whether it was no longer there when it was last asked.
     is_gone: bool,
+    /// What its strict mode allows; known once it was looked at.
+    limits: Limits,
     /// How many points go into a request; fewer once that was too much for the server.
     batch: usize,
+    /// How many requests in a row went well since then.
+    smooth: u32,
+    /// The wiki's meta point as the collection holds it: what it took once it takes again, unless it takes nothing.
+    known: Option<PointStruct>,
     /// The largest point that is sent, in bytes.
     most_bytes: usize,
 }
@@ -72,7 +78,10 @@ impl Server {
             shape,
             has_dense: false,
             is_gone: false,
+            limits: Limits::default(),
             batch: REQUEST_POINTS,
+            smooth: 0,
+            known: None,
             most_bytes: POINT_BYTES,
         })
     }
@@ -107,7 +116,7 @@ impl Server {
                     collection_name: self.collection.clone(),
                     filter: Some(filter.clone()),
                     offset: offset.clone(),
-                    limit: Some(PAGE),
+                    limit: Some(self.limits.page()),
                     with_payload: Some(true.into()),
                     with_vectors: Some(vectors.clone()),
                     ..ScrollPoints::default()
@@ -126,8 +135,29 @@ impl Server {
         }
     }
 
-    /// Deletes the points of these pages, in halves where all of them take the server too long.
+    /// Reads all points of a wiki of which a field holds one of these values, in filters that the server takes.
+    fn read_among(
+        &mut self,
+        wiki: &str,
+        field: &str,
+        values: &[&str],
+        each: &mut dyn FnMut(Point),
+    ) -> Result<(), Failure> {
+        for some in values.chunks(self.limits.values) {
+            self.read(&convert::among(wiki, field, some), each)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the points of these pages, in halves where all of them take the server too long; one by one where its
+    /// filters may not be as large as that takes.
     fn delete_pages(&mut self, wiki: &str, paths: &[&str], keep: &[Uuid]) -> Result<(), Failure> {
+        if paths.len().max(keep.len()) > self.limits.values {
+            let mut gone = Vec::new();
+            self.read_among(wiki, "path", paths, &mut |point| gone.push(point.id))?;
+            gone.retain(|id| !keep.contains(id));
+            return self.delete(&gone);
+        }
         let filter = convert::pages(wiki, paths, keep);
         match self.delete_by(&filter.into()) {
             Ok(()) => Ok(()),
@@ -166,11 +196,13 @@ impl Engine for Server {
             async move { line.points().get(request).await }
         });
         let answer = answer.map_err(|status| self.failure("read", &status))?;
-        Ok(answer
-            .result
-            .into_iter()
+        let points = answer.result.into_iter();
+        let points: Vec<Point> = points
             .filter_map(|one| convert::point_of(one.id, one.payload, one.vectors))
-            .collect())
+            .collect();
+        let meta = points.iter().find(|point| point.is_meta());
+        self.known = meta.map(|meta| convert::point(meta.clone()));
+        Ok(points)
     }
 
     fn metas(&mut self, each: &mut dyn FnMut(Point)) -> Result<(), Failure> {
@@ -184,7 +216,7 @@ impl Engine for Server {
         paths: &[&str],
         each: &mut dyn FnMut(Point),
     ) -> Result<(), Failure> {
-        self.read(&convert::pages(wiki, paths, &[]), each)
+        self.read_among(wiki, "path", paths, each)
     }
 
     fn of_folders(
@@ -193,7 +225,7 @@ impl Engine for Server {
         folders: &[&str],
         each: &mut dyn FnMut(Point),
     ) -> Result<(), Failure> {
-        self.read(&convert::among(wiki, "folders", folders), each)
+        self.read_among(wiki, "folders", folders, each)
     }
 
     fn scroll(&mut self, wiki: &str, each: &mut dyn FnMut(Point)) -> Result<(), Failure> {
@@ -242,7 +274,7 @@ impl Engine for Server {
         filter
             .must
             .extend(only.map(|(field, value)| Condition::matches(field, value.to_owned())));
-        let limit = ask.limit as u64;
+        let limit = (ask.limit as u64).min(self.limits.answer.into());
         let words = ask.words.map(|words| {
             let words = vector_input::Variant::Sparse(convert::sparse(words.clone()));
             (nearest(words), BM25)

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use prost::Message as _;
 use qdrant_client::qdrant::{
     DeletePointVectors, DeletePoints, PointStruct, PointsIdsList, PointsOperationResponse,
-    PointsSelector, UpdateResult, UpdateStatus, UpsertPoints, VectorsSelector, WriteOrdering,
-    WriteOrderingType, points_selector,
+    PointsSelector, UpdateMode, UpdateResult, UpdateStatus, UpsertPoints, VectorsSelector,
+    WriteOrdering, WriteOrderingType, points_selector,
 };
 use tonic::{Code, Status};
 use uuid::Uuid;
@@ -15,6 +15,7 @@ use super::super::engine::Unfit;
 use super::super::point::{DENSE, Point};
 use super::Server;
 use super::convert;
+use super::link::{Line, asked_wait};
 use crate::model::{Failure, FailureKind};
 
 /// How large a request becomes, where a single point is not larger. The server's limit is 32 MiB.
@@ -29,6 +30,10 @@ pub(super) const REQUEST_POINTS: usize = 256;
 /// How often in a row no answer may come before the server counts as away; each time the request is halved.
 const MISSES: usize = 3;
 
+/// After how many requests in a row that went well they may become larger again: what was too much for a server may have
+/// been a bad hour.
+const SMOOTH: u32 = 32;
+
 /// How many points a server may find fault with, while it takes none, before it is the collection that is at fault.
 const FAULTS: usize = 16;
 
@@ -37,6 +42,7 @@ struct Packed {
     id: Uuid,
     point: PointStruct,
     bytes: usize,
+    is_meta: bool,
 }
 
 /// Through the permanent leader, so that on a cluster too what we delete after a write is deleted after it.
@@ -70,16 +76,22 @@ impl Server {
         for point in points {
             let id = point.id;
             let path = point.text("path").to_owned();
+            let is_meta = point.is_meta();
             let point = convert::point(point);
             let bytes = point.encoded_len();
             if bytes > self.most_bytes {
                 unfit.push(too_large(id, &path, bytes, self.most_bytes));
             } else {
-                waiting.push_back(Packed { id, point, bytes });
+                waiting.push_back(Packed {
+                    id,
+                    point,
+                    bytes,
+                    is_meta,
+                });
             }
         }
         // How many points go together now: few after the server found fault with one of many.
-        let mut narrow = self.batch;
+        let mut narrow = self.most_at_once();
         let mut misses = 0;
         let mut taken = 0;
         let mut faults = Vec::new();
@@ -89,20 +101,29 @@ impl Server {
                 Ok(()) => {
                     taken += batch.len();
                     misses = 0;
-                    narrow = narrow.saturating_mul(2).min(self.batch);
+                    self.went_well(batch);
+                    narrow = narrow.saturating_mul(2).min(self.most_at_once());
                     continue;
                 }
                 Err(status) => status,
             };
             let alone = batch.len() == 1;
+            let too_much =
+                status.code() == Code::ResourceExhausted && asked_wait(&status).is_none();
             match status.code() {
+                // More than it ever takes at once, as it says without a wait: that costs no time.
+                Code::ResourceExhausted if too_much && !alone => {
+                    narrow = self.halve(batch.len());
+                }
                 Code::DeadlineExceeded | Code::ResourceExhausted if misses < MISSES && !alone => {
                     misses += 1;
-                    self.batch = batch.len().div_ceil(2);
-                    narrow = self.batch;
+                    narrow = self.halve(batch.len());
                 }
                 Code::InvalidArgument | Code::OutOfRange if !alone => {
                     narrow = batch.len().div_ceil(2);
+                }
+                Code::InvalidArgument | Code::OutOfRange if !self.takes_anything()? => {
+                    return Err(self.link.failure("write to", &status));
                 }
                 Code::InvalidArgument | Code::OutOfRange if taken > 0 || faults.len() < FAULTS => {
                     let why = self.link.failure("write a point to", &status);
@@ -130,17 +151,65 @@ impl Server {
         Ok(unfit)
     }
 
-    fn send(&mut self, batch: &[Packed]) -> Result<(), Status> {
+    /// How many points go into a request now.
+    fn most_at_once(&self) -> usize {
+        self.batch.min(self.limits.points)
+    }
+
+    /// Makes requests half as large as one of so many points, which was too much; returns how large.
+    fn halve(&mut self, points: usize) -> usize {
+        self.smooth = 0;
+        self.batch = points.div_ceil(2);
+        self.batch
+    }
+
+    fn went_well(&mut self, batch: Vec<Packed>) {
+        self.smooth += 1;
+        if self.smooth >= SMOOTH {
+            self.smooth = 0;
+            self.batch = self.batch.saturating_mul(2).min(REQUEST_POINTS);
+        }
+        if let Some(meta) = batch.into_iter().find(|one| one.is_meta) {
+            self.known = Some(meta.point);
+        }
+    }
+
+    /// Says whether the collection takes what it holds already. One that is full, or out of memory, refuses every point
+    /// with the status of one that is wrong.
+    fn takes_anything(&mut self) -> Result<bool, Failure> {
+        let Some(known) = self.known.clone() else {
+            return Ok(true);
+        };
+        let collection = &self.collection;
         let answer = self.link.call(|line| {
             let request = UpsertPoints {
-                collection_name: self.collection.clone(),
-                wait: Some(true),
-                points: batch.iter().map(|one| one.point.clone()).collect(),
-                ordering: ORDERING,
-                ..UpsertPoints::default()
+                // Never into another that has come in its place.
+                update_mode: Some(UpdateMode::UpdateOnly.into()),
+                ..upsert_of(collection, vec![known.clone()])
             };
             async move { line.points().upsert(request).await }
-        })?;
+        });
+        match answer.and_then(|answer| applied(&answer)) {
+            Ok(()) => Ok(true),
+            Err(status) if matches!(status.code(), Code::InvalidArgument | Code::OutOfRange) => {
+                Ok(false)
+            }
+            Err(status) => Err(self.link.failure("write to", &status)),
+        }
+    }
+
+    fn send(&mut self, batch: &[Packed]) -> Result<(), Status> {
+        let collection = &self.collection;
+        let call = |line: Line| {
+            let points = batch.iter().map(|one| one.point.clone()).collect();
+            let request = upsert_of(collection, points);
+            async move { line.points().upsert(request).await }
+        };
+        let answer = if batch.len() == 1 {
+            self.link.call(call)?
+        } else {
+            self.link.call_in_parts(call)?
+        };
         applied(&answer)
     }
 
@@ -180,6 +249,16 @@ impl Server {
             async move { line.points().delete_vectors(request).await }
         })?;
         applied(&answer)
+    }
+}
+
+fn upsert_of(collection: &str, points: Vec<PointStruct>) -> UpsertPoints {
+    UpsertPoints {
+        collection_name: collection.into(),
+        wait: Some(true),
+        points,
+        ordering: ORDERING,
+        ..UpsertPoints::default()
     }
 }
 

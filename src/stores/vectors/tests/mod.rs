@@ -28,6 +28,9 @@ struct Place {
     collection: String,
     #[cfg(feature = "server")]
     server: Option<crate::testing::qdrant_server::QdrantServer>,
+    /// The name on somebody else's server.
+    #[cfg(feature = "server")]
+    shared: Option<crate::testing::qdrant_server::SharedServer>,
 }
 
 impl Place {
@@ -38,6 +41,8 @@ impl Place {
             collection: String::new(),
             #[cfg(feature = "server")]
             server: None,
+            #[cfg(feature = "server")]
+            shared: None,
         }
     }
 

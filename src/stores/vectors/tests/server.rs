@@ -6,23 +6,19 @@ use tonic::Code;
 
 use super::super::server::Server;
 use super::*;
-use crate::testing::qdrant_server::{Act, Fault, QdrantServer};
-
-/// The server that the tests of all engines run against too, if it is set.
-const URL_VARIABLE: &str = "WIKI_SYNC_TEST_QDRANT_URL";
+use crate::testing::qdrant_server::{Act, Fault, QdrantServer, SharedServer, Strict};
 
 impl Place {
     /// A collection on the server that is set, else on one of the test's own.
     pub(super) fn server() -> Self {
-        match std::env::var(URL_VARIABLE) {
-            Ok(url) if !url.is_empty() => {
-                let mut place = Self::edge();
-                place.url = url;
-                place.collection = format!("wiki-sync-test-{}", Uuid::new_v4());
-                place
-            }
-            _ => Self::test_server(),
-        }
+        let Some(shared) = SharedServer::set() else {
+            return Self::test_server();
+        };
+        let mut place = Self::edge();
+        place.url.clone_from(&shared.url);
+        place.collection.clone_from(&shared.collection);
+        place.shared = Some(shared);
+        place
     }
 
     /// A collection on a server that fails as it is told.
@@ -46,14 +42,6 @@ impl Place {
 
     fn drop_collection(&self) {
         self.engine().drop_collection().expect("dropped");
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if self.url != EDGE_URL && self.server.is_none() {
-            let _ = self.engine().drop_collection();
-        }
     }
 }
 
@@ -289,6 +277,118 @@ fn a_busy_server_is_asked_again_and_one_that_stays_busy_is_down() {
 }
 
 #[test]
+fn requests_are_no_larger_than_strict_mode_allows() {
+    let place = Place::test_server();
+    place.running().limit(Strict {
+        answer: Some(7),
+        values: Some(3),
+        upsert: Some(5),
+        ..Strict::default()
+    });
+    let mut store = store(&place);
+    let pages = |sections: usize, word: &str| -> Vec<Page> {
+        (0..9)
+            .map(|n| page(&format!("w/{n}.md"), &self::sections(sections, word)))
+            .collect()
+    };
+    put(&mut store, 1, pages(6, "old"));
+    put(&mut store, 2, pages(4, "new"));
+    assert_holds(&mut store, &pages(4, "new"));
+    let changes: Vec<_> = (0..5)
+        .map(|n| Change::Remove(path(&format!("w/{n}.md"))))
+        .collect();
+    assert_eq!(apply(&mut store, 3, &changes), [true; 5]);
+    assert_holds(&mut store, &pages(4, "new")[5..]);
+    let found = store.search("new", 4).expect("searched");
+    assert!(!found.is_empty(), "as many as are allowed");
+    let paths: Vec<_> = (0..9).map(|n| path(&format!("w/{n}.md"))).collect();
+    let some = store.holdings(&Within::of(paths)).expect("read");
+    assert_eq!(some.len(), 4);
+    let seen = place.running().seen();
+    let upserts = seen.iter().filter(|seen| seen.method == "upsert");
+    let most = upserts.map(|seen| seen.points).max();
+    assert_eq!(most, Some(5), "none was tried in vain");
+}
+
+#[test]
+fn more_than_a_server_takes_in_a_minute_goes_in_parts_at_once() {
+    let place = Place::test_server();
+    let mut store = store(&place);
+    store.identity().expect("ready");
+    place.running().limit(Strict {
+        rate: Some(9),
+        ..Strict::default()
+    });
+    put(&mut store, 1, vec![page("w/a.md", &sections(300, "many"))]);
+    let seen = place.running().seen();
+    let sizes: Vec<usize> = seen
+        .iter()
+        .filter(|seen| seen.method == "upsert" && seen.points > 1)
+        .map(|seen| seen.points)
+        .collect();
+    assert_eq!(sizes[..6], [256, 128, 64, 32, 16, 8]);
+    assert_eq!(count(&mut store, "w/a.md"), 300);
+}
+
+#[test]
+fn a_collection_that_is_full_costs_no_page_an_attempt() {
+    let place = Place::test_server();
+    let mut store = store(&place);
+    put(&mut store, 1, vec![page("w/a.md", &sections(8, "old"))]);
+    // Full in the middle of the next batch, and from its beginning on.
+    for points in [12, 9] {
+        place.running().limit(Strict {
+            points: Some(points),
+            upsert: Some(3),
+            ..Strict::default()
+        });
+        let pages = (0..9).map(|n| page(&format!("w/b{n}.md"), "new")).collect();
+        let failure = put_fails(&mut store, 2, pages);
+        assert_eq!(failure.kind, FailureKind::Refused);
+        assert!(failure.reason.contains("Max points count"), "{failure}");
+    }
+    // What is removed makes room.
+    apply(&mut store, 3, &[Change::Remove(path("w/a.md"))]);
+    place.running().limit(Strict::default());
+    put(&mut store, 4, vec![page("w/b0.md", "new")]);
+    assert_eq!(count(&mut store, "w/b0.md"), 1);
+}
+
+#[test]
+fn requests_become_large_again_once_many_went_well() {
+    let place = Place::test_server();
+    store(&place).identity().expect("ready");
+    let mut store = hasty(&place);
+    let stalls = Act::HangAbove(64);
+    place.running().fault(Fault::always("upsert", stalls));
+    put(&mut store, 1, vec![page("w/a.md", &sections(300, "many"))]);
+    place.running().calm();
+    for n in 0..40 {
+        let text = format!("edit {n}");
+        put(&mut store, 2 + n, vec![page("w/b.md", &text)]);
+    }
+    let before = place.running().seen().len();
+    put(&mut store, 99, vec![page("w/a.md", &sections(301, "more"))]);
+    let seen = place.running().seen();
+    let sizes = seen[before..].iter().map(|seen| seen.points).max();
+    assert_eq!(sizes, Some(256));
+}
+
+#[test]
+fn a_wait_that_no_clock_can_hold_is_not_waited_for() {
+    let place = Place::test_server();
+    let mut store = store(&place);
+    store.identity().expect("ready");
+    for seconds in [u64::MAX, 3600] {
+        let busy = Act::Busy(seconds);
+        place.running().fault(Fault::always("scroll", busy));
+        let failure = put_fails(&mut store, 1, vec![page("w/a.md", "x")]);
+        assert_eq!(failure.kind, FailureKind::Down);
+        place.running().calm();
+    }
+}
+
+#[test]
 fn an_answer_that_was_lost_is_asked_for_again_and_nothing_is_held_twice() {
     let place = Place::test_server();
     let mut store = store(&place);
@@ -479,6 +579,34 @@ fn what_was_exchanged_in_the_middle_of_a_batch_is_not_vouched_for() {
     let failure = writer.vouch(meta, 2).expect_err("not vouched for");
     assert_eq!(failure.kind, FailureKind::Down);
     assert!(failure.reason.contains("exchanged"), "{failure}");
+}
+
+#[test]
+fn dense_vectors_that_another_added_at_the_same_moment_are_used_where_they_fit() {
+    let place = Place::test_server();
+    let with = |dimension| {
+        let mut settings = place.settings("wiki-1");
+        settings.shape.dense = Some(Dense {
+            dimension,
+            model: "A".into(),
+        });
+        VectorStore::open(settings, &state(&place), None).expect("a store")
+    };
+    put(&mut store(&place), 1, vec![page("w/a.md", "x")]);
+    // They are there when the answer is lost, and when it is asked for again.
+    let fault = Fault::once("create_vector_name", Act::DropAfter);
+    place.running().fault(fault);
+    with(4).identity().expect("ready");
+    // As if they were not there yet when it was looked.
+    let mut server = place.engine();
+    assert!(server.ready(false).expect("there"));
+    for (dimension, fits) in [(4, true), (5, false)] {
+        let model = "A".to_owned();
+        let added = server.add_dense(&Dense { dimension, model });
+        assert_eq!(added.is_ok(), fits);
+        let refused = added.err().map_or_else(String::new, |why| why.to_string());
+        assert_eq!(refused.contains("4 dimensions"), !fits, "{refused}");
+    }
 }
 
 #[test]
