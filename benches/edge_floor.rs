@@ -4,7 +4,7 @@
 //! edge-floor .wiki-sync/vectors [POINTS [EVERY]]
 //! ```
 //!
-//! Takes so many points at a time (500), optimises after so many (10,000), and prints one line of JSON: `points`, and the
+//! Takes so many points at a time (500), optimises after so many (4,000), and prints one line of JSON: `points`, and the
 //! `seconds` from the first of them to the last flush. Reading them does not count. `scripts/bench` sets a first sync
 //! against it.
 
@@ -20,7 +20,7 @@ use qdrant_edge::{
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// The payload that `wiki-sync` indexes.
-const INDEXED: [&str; 7] = ["folders", "kind", "lang", "path", "repo", "tags", "wiki"];
+const INDEXED: [&str; 3] = ["folders", "path", "tags"];
 
 #[allow(clippy::print_stdout)] // It is a program.
 fn main() -> Result<()> {
@@ -29,7 +29,7 @@ fn main() -> Result<()> {
         .next()
         .ok_or("usage: edge-floor SHARD [POINTS [EVERY]]")?;
     let mut number = |default: usize| args.next().map_or(Ok(default), |arg| arg.parse());
-    let (at_a_time, every) = (number(500)?, number(10_000)?);
+    let (at_a_time, every) = (number(500)?, number(4_000)?);
     let from = Path::new(&from);
     let config = EdgeConfig::load(from).ok_or("no shard")??;
     let points = points_of(from)?;

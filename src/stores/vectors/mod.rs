@@ -36,6 +36,9 @@ mod unusable;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
+use std::iter;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -622,6 +625,31 @@ struct Gathered<'a> {
     is_owed: bool,
 }
 
+/// Makes the points of the changes, some changes at a time.
+fn gather<'a>(mut changes: &'a [Change], owner: &Owner) -> impl Iterator<Item = Vec<Gathered<'a>>> {
+    iter::from_fn(move || {
+        let mut gathered = Vec::new();
+        let mut points = 0;
+        while points < GATHER_POINTS && gathered.len() < GATHER_PAGES {
+            let Some((change, rest)) = changes.split_first() else {
+                break;
+            };
+            changes = rest;
+            let one = Gathered {
+                path: change.path().as_str(),
+                points: match change {
+                    Change::Put(page) => points_of(page, owner),
+                    Change::Remove(_) => Vec::new(),
+                },
+                is_owed: true,
+            };
+            points += one.points.len();
+            gathered.push(one);
+        }
+        (!gathered.is_empty()).then_some(gathered)
+    })
+}
+
 impl Store for VectorStore {
     fn name(&self) -> StoreName {
         StoreName::Vectors
@@ -656,28 +684,17 @@ impl Store for VectorStore {
             meaning.begin();
         }
         let meta = self.meta_or_new()?;
-        let mut done = Vec::with_capacity(changes.len());
-        let mut gathered = Vec::new();
-        let mut points = 0;
-        for change in changes {
-            let one = Gathered {
-                path: change.path().as_str(),
-                points: match change {
-                    Change::Put(page) => self.points_of(page),
-                    Change::Remove(_) => Vec::new(),
-                },
-                is_owed: true,
-            };
-            points += one.points.len();
-            gathered.push(one);
-            if points >= GATHER_POINTS || gathered.len() >= GATHER_PAGES {
-                done.extend(self.write(std::mem::take(&mut gathered))?);
-                points = 0;
+        let owner = self.owner();
+        let done = thread::scope(|scope| {
+            // The next points are made while these are written.
+            let (send, receive) = mpsc::sync_channel(1);
+            scope.spawn(move || gather(changes, &owner).try_for_each(|some| send.send(some)));
+            let mut done = Vec::with_capacity(changes.len());
+            for some in receive {
+                done.extend(self.write(some)?);
             }
-        }
-        if !gathered.is_empty() {
-            done.extend(self.write(gathered)?);
-        }
+            Ok::<_, Failure>(done)
+        })?;
         self.engine.flush()?;
         fail::fail_point!("vectors.flushed");
         let meta = self.vouch(meta, epoch)?;

@@ -36,7 +36,7 @@ use self::shard::{
 };
 use super::RRF_K;
 use super::engine::{Ask, Engine, Unfit};
-use super::point::{BM25, DENSE, INDEXED, META, Meta, Point};
+use super::point::{BM25, DENSE, META, Meta, Point};
 use super::shape::{Dense, Shape};
 use super::turn::{Taken, Turn};
 use crate::model::{Failure, FailureKind, Finding};
@@ -48,13 +48,21 @@ const UPSERT: usize = 500;
 /// How many points a scroll reads at a time.
 const PAGE: usize = 1000;
 
+/// The payload fields that have an index. An optimisation reads all points once for each, and an opening opens its files:
+/// of what nearly all points of a folder of one's own have in common (`kind`, `lang`, `repo`, `wiki`), none is worth that.
+const INDEXED: [&str; 3] = ["folders", "path", "tags"];
+
 /// What is done to the vectors, in an error's words.
 const READ: &str = "read";
 const SEARCH: &str = "search";
 
-/// After how many written points the shard is optimised. Measured on 68,000 sections: every 5,000 to
-/// 20,000 takes 7 s in all, never takes 10.6 s and more memory.
-const OPTIMIZE_EVERY: usize = 10_000;
+/// After how many new points they are moved into a segment of their own, at the least and at the most; between, once they are
+/// half of all. While a segment is written to, each point costs as much as there are others with its words; each segment
+/// that stays costs 47 files, which each opening has to open. So a small wiki has small ones, and a large one not many.
+const OPTIMIZE_EVERY: (usize, usize) = (3_500, 20_000);
+
+/// After how many written points the shard is closed, so that the next opening takes off the WAL and what is mapped of it.
+const CLOSE_EVERY: usize = 10_000;
 
 /// The embedded engine; opens its shard when it is first needed.
 pub(super) struct Edge {
@@ -63,8 +71,11 @@ pub(super) struct Edge {
     shape: Shape,
     turn: Turn,
     open: Option<Open>,
-    /// Points written since it was last tidied; a reader's zero leaves the shard as it is.
+    /// What was written since it was last closed; a reader's zero leaves the shard as it is.
     loose: usize,
+    /// Points put in, in all, and since it was last optimised.
+    put: usize,
+    fresh: usize,
 }
 
 /// An open shard, and the turn that goes with it.
@@ -118,6 +129,8 @@ impl Edge {
             turn,
             open: None,
             loose: 0,
+            put: 0,
+            fresh: 0,
         }
     }
 
@@ -287,6 +300,7 @@ impl Edge {
     /// Moves the points into segments with their index on disk, as far as that is worth it; returns whether
     /// anything was done. Durable on return.
     pub(super) fn optimize(&mut self) -> Result<bool, Failure> {
+        self.fresh = 0;
         // At worst all is written once more.
         if needs_space(&self.dir, RESERVE + folder_size(&self.dir)).is_err() {
             return Ok(false);
@@ -437,12 +451,18 @@ impl Engine for Edge {
             needs_space(&self.dir, RESERVE)?;
             let batch: Vec<_> = points.by_ref().take(UPSERT).map(edge_point).collect();
             self.wrote(batch.len());
+            self.put += batch.len();
+            self.fresh += batch.len();
             self.update(
                 "write",
                 UpdateOperation::PointOperation(PointOperations::UpsertPoints(
                     PointInsertOperations::PointsList(batch.into_iter().map(Into::into).collect()),
                 )),
             )?;
+            let (least, most) = OPTIMIZE_EVERY;
+            if self.fresh >= (self.put / 2).clamp(least, most) {
+                self.optimize()?;
+            }
         }
         Ok(Vec::new())
     }
@@ -509,10 +529,8 @@ impl Engine for Edge {
     }
 
     fn tidy(&mut self) -> Result<(), Failure> {
-        if self.open.is_some() && self.loose >= OPTIMIZE_EVERY {
-            self.optimize()?;
+        if self.open.is_some() && self.loose >= CLOSE_EVERY {
             self.loose = 0;
-            // Closed, so that the next opening takes off the WAL, and with it what is mapped of it.
             self.open = None;
         }
         Ok(())
