@@ -29,9 +29,8 @@ struct Said {
     embedded: bool,
 }
 
-/// From how many changes on the stores are touched side by side: they do not know each other, and each has work for a
-/// core of its own. Below it, starting threads costs more than it gains.
-const SIDE_BY_SIDE: usize = 64;
+/// From how many changes on a store gives way to others, such as whoever enqueues meanwhile.
+const MANY: usize = 64;
 
 /// The receipts of one store: its name, its epoch now, its fingerprint, what it holds.
 type Written = (StoreName, i64, String, Vec<Entry>);
@@ -54,17 +53,9 @@ impl Visit<'_, '_, '_> {
         }
         self.void(&mut shares)?;
         fail::fail_point!("drain.voided");
-        let stores = &mut self.parts.stores;
-        let largest = shares.iter().map(|share| share.changes.len()).max();
-        let mut said = match largest {
-            Some(changes) if changes >= SIDE_BY_SIDE => touch_all(stores, &shares),
-            _ => Vec::new(),
-        }
-        .into_iter();
+        let said = touch_all(&mut self.parts.stores, &shares);
         let mut written = Vec::new();
-        for share in shares {
-            let store = self.parts.stores[share.at].as_mut();
-            let said = said.next().unwrap_or_else(|| touch(store, &share));
+        for (share, said) in shares.into_iter().zip(said) {
             written.extend(self.heard(share, said, errands));
             fail::fail_point!("drain.applied");
         }
@@ -248,7 +239,8 @@ fn give_way() {
     }
 }
 
-/// Brings each share to its store, all at the same time; returns what they said in the order of the shares.
+/// Brings each share to its store, all at the same time: they do not know each other, and while one waits for the disk
+/// another has work. Returns what they said in the order of the shares.
 fn touch_all(stores: &mut [Box<dyn Store>], shares: &[Share]) -> Vec<Said> {
     thread::scope(|scope| {
         let mut shares = shares.iter().peekable();
@@ -256,7 +248,9 @@ fn touch_all(stores: &mut [Box<dyn Store>], shares: &[Share]) -> Vec<Said> {
         for (at, store) in stores.iter_mut().enumerate() {
             if let Some(share) = shares.next_if(|share| share.at == at) {
                 running.push(scope.spawn(move || {
-                    give_way();
+                    if share.changes.len() >= MANY {
+                        give_way();
+                    }
                     touch(store.as_mut(), share)
                 }));
             }
