@@ -1,6 +1,7 @@
 //! Opening the wiki and its parts: the one file that knows which implementation stands behind a setting.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::error::CommandError;
 use super::exit::Exit;
@@ -10,13 +11,16 @@ use crate::engine::Parts;
 use crate::engine::alert::{Alerts, TOKEN_VARIABLE};
 use crate::engine::announce::announce;
 use crate::model::{Failure, FailureKind, Secret, StoreName, Timestamp};
-use crate::outbox::{Enqueued, Outbox};
-use crate::state::{Receipts, StateDir, Stop};
+use crate::outbox::{self, Enqueued, Outbox};
+use crate::state::{Receipts, StateDir, Stop, open_db_to_read};
 use crate::stores::git::HeadPages;
 use crate::wiki::Wiki;
 
 /// The key, among the lasting values, of the pages' folder that was last worked on.
 const PAGES_DIR: &str = "pages_dir";
+
+/// How long an outbox is asked that is only to be read.
+const ASKED: Duration = Duration::from_secs(4);
 
 /// A wiki with its settings: found, but nothing opened and nothing created yet.
 pub(crate) struct Workspace {
@@ -125,7 +129,7 @@ impl Workspace {
     /// As the outbox's own.
     pub(crate) fn outbox(&self) -> Result<Box<dyn Outbox>, Failure> {
         self.state.create()?;
-        wired::outbox(self)
+        wired::outbox(self, None)
     }
 
     /// Returns what HEAD holds of the pages.
@@ -173,6 +177,10 @@ impl Workspace {
         let outbox = self.outbox()?;
         let mut receipts = Receipts::open(&self.state.database())?;
         receipts.set_meta(PAGES_DIR, self.wiki.pages_dir())?;
+        self.parts_of(outbox, receipts)
+    }
+
+    fn parts_of(&self, outbox: Box<dyn Outbox>, receipts: Receipts) -> Result<Parts, Failure> {
         Ok(Parts {
             wiki: Wiki::open(&self.root.path, &self.config.wiki)?,
             state: self.state.clone(),
@@ -183,6 +191,55 @@ impl Workspace {
             alerts: self.alerts()?,
             dead: self.config.dead.clone(),
         })
+    }
+
+    /// Opens the receipts to be read, where a drain has been.
+    ///
+    /// # Errors
+    /// `Waiting` where none has; as [`Receipts::open_to_read`].
+    pub(crate) fn receipts_to_read(&self) -> Result<Receipts, Failure> {
+        self.state.check()?;
+        let receipts = Receipts::open_to_read(&self.state.database())?;
+        if receipts.known_meta(WIKI_ID)?.is_none() {
+            let why = "nothing is indexed here yet";
+            return Err(Failure::new(FailureKind::Waiting, why).hint("run `wiki-sync drain`"));
+        }
+        Ok(receipts)
+    }
+
+    /// Opens the database that holds the graph, to be read.
+    ///
+    /// # Errors
+    /// As [`open_db_to_read`].
+    pub(crate) fn graph_to_read(&self) -> Result<rusqlite::Connection, Failure> {
+        self.state.check()?;
+        open_db_to_read(&self.state.database())
+    }
+
+    /// Opens the outbox to be asked, for a few seconds at most; makes none.
+    ///
+    /// # Errors
+    /// `Waiting` when there is none yet; as the outbox's own.
+    pub(crate) fn outbox_to_read(&self) -> Result<Box<dyn Outbox>, Failure> {
+        if self.config.outbox.url == outbox::EMBEDDED && !self.state.outbox().exists() {
+            let why = "there is no outbox here yet";
+            return Err(Failure::new(FailureKind::Waiting, why).hint("run `wiki-sync drain`"));
+        }
+        wired::outbox(self, Some(ASKED))
+    }
+
+    /// Opens everything to be looked at: nothing is made, and nothing is mended.
+    ///
+    /// # Errors
+    /// `Waiting` where no drain has been; as those of the parts.
+    pub(crate) fn parts_to_read(&self) -> Result<Parts, Failure> {
+        let receipts = self.receipts_to_read()?;
+        let mut parts = self.parts_of(self.outbox_to_read()?, receipts)?;
+        parts.stores = vec![wired::graph_to_read(self)?, wired::vectors(self)?];
+        if self.config.git.commit != Commits::Off {
+            parts.stores.push(wired::git_to_read(self)?);
+        }
+        Ok(parts)
     }
 
     fn alerts(&self) -> Result<Alerts, Failure> {
@@ -342,11 +399,11 @@ mod wired {
     use uuid::Uuid;
 
     use super::Workspace;
-    use crate::cli::commands::search::{Asked, Found};
     use crate::config::{Commits, VECTORS_KEY_VARIABLE};
     use crate::embed::{self, Embeddings};
     use crate::model::{ContentSha, Failure, FailureKind};
     use crate::outbox::{self, Clock, Outbox, Owner, RedisSettings};
+    use crate::query::search::{Asked, Found};
     use crate::state::{Receipts, StateDir, open_db};
     use crate::stores::Store;
     use crate::stores::git::{self, GitSettings, GitStore};
@@ -365,11 +422,17 @@ mod wired {
     /// The key of the checkout's id among the lasting values.
     pub(in crate::cli) const CHECKOUT_ID: &str = "checkout_id";
 
-    pub(super) fn outbox(ws: &Workspace) -> Result<Box<dyn Outbox>, Failure> {
+    pub(super) fn outbox(
+        ws: &Workspace,
+        within: Option<Duration>,
+    ) -> Result<Box<dyn Outbox>, Failure> {
         outbox::open(&ws.config.outbox.url, &ws.state.outbox(), || {
             let id = Receipts::open(&ws.state.database())?
                 .meta(CHECKOUT_ID, || Uuid::new_v4().to_string())?;
-            Ok(redis_settings(ws, id))
+            Ok(RedisSettings {
+                within,
+                ..redis_settings(ws, id)
+            })
         })
     }
 
@@ -441,6 +504,23 @@ mod wired {
 
     pub(super) fn git(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {
         let settings = git_settings(ws);
+        Ok(Box::new(GitStore::open(
+            &ws.root.path,
+            &ws.state,
+            settings,
+        )?))
+    }
+
+    pub(super) fn graph_to_read(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {
+        let graph = GraphStore::open(ws.graph_to_read()?, ws.wiki.pages_dir());
+        Ok(Box::new(graph))
+    }
+
+    pub(super) fn git_to_read(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {
+        let settings = GitSettings {
+            only_reads: true,
+            ..git_settings(ws)
+        };
         Ok(Box::new(GitStore::open(
             &ws.root.path,
             &ws.state,

@@ -26,11 +26,7 @@ pub(super) fn stop_on_signals(state: &StateDir) -> Result<Stop, CommandError> {
 }
 
 fn listen(stop: &Stop, state: &StateDir) -> io::Result<()> {
-    let ignored = ignored();
-    let signals = [SIGINT, SIGTERM, SIGHUP];
-    let signals = signals.map(|signal| (signal, ignored & (1 << (signal - 1)) == 0));
-    let heard = signals.into_iter().filter(|(_, heard)| *heard);
-    let heard: Vec<_> = heard.map(|(signal, _)| signal).collect();
+    let heard = heard();
     let leaving = Arc::new(AtomicBool::new(false));
     for &signal in &heard {
         // For a disk that does not even let the mark go.
@@ -50,6 +46,14 @@ fn listen(stop: &Stop, state: &StateDir) -> io::Result<()> {
     };
     thread::Builder::new().name("signals".into()).spawn(wait)?;
     Ok(())
+}
+
+/// Returns the signals that ask for a stop and that nobody told us to ignore.
+pub(super) fn heard() -> Vec<i32> {
+    let ignored = ignored();
+    let signals = [SIGINT, SIGTERM, SIGHUP].into_iter();
+    let heard = signals.filter(|signal| ignored & (1 << (signal - 1)) == 0);
+    heard.collect()
 }
 
 /// Returns the signals that are ignored, a bit for each; none where the system does not tell.

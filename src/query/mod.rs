@@ -1,5 +1,6 @@
-//! The read side: status, doctor, questions to the graph.
+//! The read side: status, doctor, search, questions to the graph.
 
 pub mod doctor;
 pub mod graph;
+pub mod search;
 pub mod status;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, Error, ErrorCode, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Error, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
 use crate::model::{Failure, FailureKind};
 
@@ -89,6 +89,26 @@ pub fn open_db(path: &Path) -> Result<Connection, Failure> {
     open(path, &WIKI)
 }
 
+/// Opens `wiki.db` to be read: makes none, and takes up none of an older program.
+///
+/// # Errors
+/// `Waiting` when there is none, or an older one: a drain makes it. Else as [`open_db`].
+pub fn open_db_to_read(path: &Path) -> Result<Connection, Failure> {
+    const DRAIN: &str = "run `wiki-sync drain`";
+    let waiting = |why: &str| Failure::new(FailureKind::Waiting, why).hint(DRAIN);
+    if !path.exists() {
+        return Err(waiting("nothing is indexed here yet"));
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let (db, found) = opened(path, &WIKI, flags)?;
+    if found.version < WIKI.latest() {
+        return Err(waiting("what is indexed here is of an older wiki-sync"));
+    }
+    db.pragma_update(None, "query_only", true)
+        .map_err(|e| db_failure("cannot open wiki.db", &e))?;
+    Ok(db)
+}
+
 /// Opens `outbox.db`, as [`open_db`] does.
 ///
 /// # Errors
@@ -98,6 +118,17 @@ pub(super) fn open_as_outbox(path: &Path) -> Result<Connection, Failure> {
 }
 
 fn open(path: &Path, kind: &Kind) -> Result<Connection, Failure> {
+    let (mut db, found) = opened(path, kind, OpenFlags::default())?;
+    if found.version < kind.latest() {
+        let failed = |e| db_failure(&format!("cannot open {}", path.display()), &e);
+        switch_to_wal(&db).map_err(failed)?;
+        migrate(&mut db, kind).map_err(failed)?;
+    }
+    Ok(db)
+}
+
+/// Opens a database as every connection of ours is, once it is known to be ours.
+fn opened(path: &Path, kind: &Kind, flags: OpenFlags) -> Result<(Connection, Found), Failure> {
     let doing = format!("cannot open {}", path.display());
     let failed = |e: Error| match e.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => kind.refused(path, "is no database"),
@@ -105,7 +136,7 @@ fn open(path: &Path, kind: &Kind) -> Result<Connection, Failure> {
         Some(_) | None => db_failure(&doing, &e),
     };
     super::disk::refuse_remote(path)?;
-    let mut db = Connection::open(path).map_err(failed)?;
+    let mut db = Connection::open_with_flags(path, flags).map_err(failed)?;
     db.busy_handler(Some(wait_for_turn)).map_err(failed)?;
     // Else SQLite plans a statement anew at most bindings of its parameters, which costs more than running it.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
@@ -120,11 +151,7 @@ fn open(path: &Path, kind: &Kind) -> Result<Connection, Failure> {
          PRAGMA journal_size_limit = 67108864;",
     )
     .map_err(failed)?;
-    if found.version < kind.latest() {
-        switch_to_wal(&db).map_err(failed)?;
-        migrate(&mut db, kind).map_err(failed)?;
-    }
-    Ok(db)
+    Ok((db, found))
 }
 
 /// What a file says of itself.

@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-pub use db::{db_failure, open_db, outbox_failure, with_write};
+pub use db::{db_failure, open_db, open_db_to_read, outbox_failure, with_write};
 pub use disk::{Foreign, Room, foreign_file_system, room};
 pub use hints::Taken;
 pub use lock::CheckoutLock;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::db::{db_failure, open_db, with_write};
+use super::db::{db_failure, open_db, open_db_to_read, with_write};
 use crate::model::{ContentSha, Failure, Identity, PagePath, StoreName};
 use crate::wiki::FileStat;
 
@@ -103,6 +103,15 @@ impl Receipts {
     /// As [`open_db`].
     pub fn open(path: &Path) -> Result<Self, Failure> {
         Ok(Self { db: open_db(path)? })
+    }
+
+    /// Opens the receipts to be read; makes none.
+    ///
+    /// # Errors
+    /// As [`open_db_to_read`].
+    pub fn open_to_read(path: &Path) -> Result<Self, Failure> {
+        let db = open_db_to_read(path)?;
+        Ok(Self { db })
     }
 
     /// Returns one receipt, `None` when the store was never given the page.

@@ -24,6 +24,10 @@ const MAY: &[(&str, &[&str])] = &[
             "model", "wiki", "state", "outbox", "stores", "engine", "hooks",
         ],
     ),
+    (
+        "mcp",
+        &["model", "wiki", "state", "outbox", "stores", "query"],
+    ),
     // Settings are made of each part's own.
     ("config", &["model", "wiki", "embed", "engine", "stores"]),
 ];

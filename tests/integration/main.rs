@@ -22,6 +22,8 @@ mod journey;
 mod kills;
 mod layers;
 mod lost_state;
+#[cfg(all(feature = "edge", feature = "mcp"))]
+mod mcp;
 mod meaning;
 mod moves;
 mod mv;

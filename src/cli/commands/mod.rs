@@ -11,6 +11,8 @@ pub(super) mod graph;
 mod hook;
 pub(super) mod hooks;
 mod init;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod mv;
 mod put;
 mod rebuild;
@@ -46,6 +48,8 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Hooks(hooks::HooksCommand),
     Hook(hook::HookArgs),
+    #[cfg(feature = "mcp")]
+    Mcp(mcp::McpArgs),
     Doctor(doctor::DoctorArgs),
     Demo(demo::DemoArgs),
     Config(config::ConfigArgs),
@@ -69,6 +73,8 @@ impl Command {
             Self::Dlq(command) => dlq::run(command, cx),
             Self::Hooks(command) => hooks::run(&command, cx),
             Self::Hook(args) => hook::run(&args, cx),
+            #[cfg(feature = "mcp")]
+            Self::Mcp(args) => mcp::run(&args, cx),
             Self::Doctor(args) => doctor::run(&args, cx),
             Self::Demo(args) => demo::run(&args, cx),
             Self::Config(args) => config::run(&args, cx),

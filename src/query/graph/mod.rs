@@ -3,17 +3,20 @@
 //! | file | what |
 //! |---|---|
 //! | here | questions that SQLite answers by an index |
+//! | `near.rs` | what is around a page, step by step |
 //! | `net.rs` | the graph in memory, for questions that walk |
 //! | `export.rs` | the whole graph for other programs |
 //!
 //! Every row has `path`, `title`, `kind`, `label` and `anchor`, and every list the same order on every run.
 
 pub mod export;
+mod near;
 mod net;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::Serialize;
 
+pub use self::near::near;
 pub use self::net::{Direction, Net, Through};
 
 use crate::model::Failure;
@@ -177,6 +180,19 @@ pub fn find_page(db: &Connection, pages_dir: &str, name: &str) -> Result<String,
             candidates: found,
         }),
     }
+}
+
+/// Returns the SHA of the page that the graph took in, in hex; `None` where it holds no such page.
+///
+/// # Errors
+/// `Busy`, `Refused` and `Down`, as [`db_failure`] sorts them.
+pub fn sha_of(db: &Connection, path: &str) -> Result<Option<String>, Failure> {
+    let read = || {
+        db.prepare_cached("SELECT sha FROM graph_pages WHERE path = ?1")?
+            .query_row([path], |row| row.get(0))
+            .optional()
+    };
+    read().map_err(|e| failed(&e))
 }
 
 /// Returns the links to a page, by linking page and place in it. `path_or_name` is as for [`find_page`]; where it

@@ -27,6 +27,7 @@ mod disk;
 mod examine;
 mod filter;
 mod head;
+mod history;
 mod index_entry;
 mod index_file;
 mod journal;
@@ -54,6 +55,7 @@ use git2::Repository;
 
 pub use self::examine::examine;
 pub use self::head::{Differs, HeadPages};
+pub use self::history::{Became, History, PastCommit, Wanted, history};
 pub use self::repo::open as open_repository;
 pub use self::work_tree::work_tree;
 
@@ -93,6 +95,8 @@ pub struct GitSettings {
     /// How long a program of the user's may take for one page (a filter) or one commit (a signature) before it
     /// is killed. 60 s: a signing key may have to be touched.
     pub program_wait: Duration,
+    /// Whether it is only looked at: what a killed process left stays as it is.
+    pub only_reads: bool,
 }
 
 impl Default for GitSettings {
@@ -111,6 +115,7 @@ impl Default for GitSettings {
             message: DEFAULT_MESSAGE.into(),
             author: String::new(),
             program_wait: Duration::from_mins(1),
+            only_reads: false,
         }
     }
 }
@@ -188,7 +193,7 @@ impl GitStore {
     pub fn recover(&mut self) -> Result<(), Failure> {
         let repo = repo::open(&self.root)?;
         let paths = Paths::of(&repo);
-        if !is_unfinished(&paths) {
+        if self.settings.only_reads || !is_unfinished(&paths) {
             return Ok(());
         }
         let _turn = self.turn()?;

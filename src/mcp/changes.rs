@@ -1,0 +1,139 @@
+//! `recent_changes`: what was changed lately?
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use rmcp::schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Place;
+use super::answer::{Answer, Freshness, SHORT, Trouble, clip};
+use super::search::from_root;
+use crate::stores::git::{Became, Wanted, history};
+
+/// Commits that are returned when nothing is said.
+const LIMIT: u16 = 20;
+/// The most commits that are returned.
+const MOST: u16 = 100;
+/// Pages that are named of each commit.
+const PAGES: usize = 30;
+/// The most commits that are looked at, and how long.
+const LOOKS: usize = 10_000;
+const WITHIN: Duration = Duration::from_secs(3);
+
+/// Which changes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    /// The most commits to return; 20 by default.
+    #[schemars(range(min = 1, max = 100))]
+    limit: Option<u16>,
+    /// Only changes of pages whose path begins so: a page's path, or a folder such as "wiki-output/guides/".
+    path_prefix: Option<String>,
+}
+
+/// A page that was changed.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars", inline)]
+struct Page {
+    /// The page.
+    path: String,
+    /// `added`, `changed` or `removed`. A moved page is removed and added.
+    change: &'static str,
+}
+
+/// A commit.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars", inline)]
+struct Change {
+    /// Its id.
+    commit: String,
+    /// When it was made.
+    time: String,
+    /// Who wrote it.
+    author: String,
+    /// The first line of its message.
+    subject: String,
+    /// Pages that it changed, at most 30.
+    pages: Vec<Page>,
+    /// How many pages it changed in all.
+    total_pages: usize,
+}
+
+/// The latest changes.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+pub(super) struct Changes {
+    /// Commits that changed pages, the newest first.
+    commits: Vec<Change>,
+    /// Whether there may be older ones.
+    cut: bool,
+    /// How far the index can be relied upon; the history itself is as it is in git.
+    freshness: Freshness,
+}
+
+pub(super) fn run(place: &dyn Place, args: &Args) -> Result<Changes, Trouble> {
+    let wiki = place.wiki();
+    let prefix = args.path_prefix.as_deref().unwrap_or_default();
+    let prefix = from_root(wiki.pages_dir(), prefix);
+    let wanted = Wanted {
+        pages_dir: wiki.pages_dir(),
+        prefix: &prefix,
+        commits: args.limit.unwrap_or(LIMIT).clamp(1, MOST).into(),
+        pages: PAGES,
+        looks: LOOKS,
+        within: WITHIN,
+    };
+    let found = history(wiki.root(), &wanted, &|path| wiki.is_page(path))?;
+    let commits = found.commits.into_iter().map(|commit| Change {
+        commit: commit.id,
+        time: commit.at.utc(),
+        author: clip(&commit.author, SHORT),
+        subject: clip(&commit.subject, SHORT),
+        total_pages: commit.total,
+        pages: commit.pages.into_iter().map(page).collect(),
+    });
+    Ok(Changes {
+        commits: commits.collect(),
+        cut: found.cut,
+        freshness: Freshness::look(place, 0),
+    })
+}
+
+fn page((path, became): (String, Became)) -> Page {
+    Page {
+        path,
+        change: match became {
+            Became::Added => "added",
+            Became::Changed => "changed",
+            Became::Removed => "removed",
+        },
+    }
+}
+
+impl Answer for Changes {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        if self.commits.is_empty() {
+            text.push_str("No commit changed such pages.\n");
+        }
+        for commit in &self.commits {
+            let id = clip(&commit.commit, 10);
+            let id = id.trim_end_matches('…');
+            let (time, author, subject) = (&commit.time, &commit.author, &commit.subject);
+            let _ = writeln!(text, "{time}  {id}  {author}: {subject}");
+            for page in &commit.pages {
+                let _ = writeln!(text, "  {:8} {}", page.change, page.path);
+            }
+            let more = commit.total_pages - commit.pages.len();
+            if more > 0 {
+                let _ = writeln!(text, "  and {more} more pages");
+            }
+        }
+        if self.cut {
+            text.push_str("(There may be older ones: raise limit, or give a path_prefix.)\n");
+        }
+        text + &self.freshness.line()
+    }
+}
