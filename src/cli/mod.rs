@@ -8,6 +8,7 @@
 //! | `root.rs`, `paths.rs` | where the wiki is, and which page a person means |
 //! | `error.rs`, `exit.rs` | from an error to its message and exit code |
 //! | `out.rs`, `progress.rs` | printing |
+//! | `log.rs` | the log on stderr |
 //! | `signals.rs` | what asks a long run to stop |
 //! | `environment.rs` | what git's hooks must not hand us |
 
@@ -16,6 +17,7 @@ mod commands;
 mod environment;
 mod error;
 mod exit;
+mod log;
 mod open;
 mod out;
 mod paths;
@@ -60,6 +62,9 @@ struct Global {
     /// Print only troubles, and what was asked for
     #[arg(short, long, global = true)]
     quiet: bool,
+    /// Tell on stderr each step of each job; twice: what is asked of stores and servers too
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    verbose: u8,
     /// Set a setting for this run; may be repeated
     #[arg(long, value_name = "SECTION.KEY=VALUE", global = true)]
     set: Vec<String>,
@@ -132,6 +137,7 @@ fn run(cli: Cli) -> Exit {
         (false, true) => Form::Quiet,
         (false, false) => Form::Full,
     });
+    log::given(cli.global.verbose, cli.global.quiet);
     let start = match start_folder(cli.global.root) {
         Ok(start) => start,
         Err(error) => return fail(&mut out, &error),

@@ -44,6 +44,18 @@ pub enum Commits {
     Off,
 }
 
+/// What is told on stderr beside what a command says. Section `[log]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogLevel {
+    /// Nothing.
+    #[default]
+    Off,
+    /// Each step of each job.
+    Info,
+    /// What is asked of stores and servers, too.
+    Debug,
+}
+
 /// How git is used. Section `[git]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitChoice {
@@ -155,6 +167,8 @@ pub struct Config {
     pub dead: DeadBounds,
     /// Who is told of incidents, and how.
     pub alert: AlertSettings,
+    /// What is told beside the output.
+    pub log: LogLevel,
     origins: BTreeMap<String, Origin>,
     /// What was set and is no setting, one line each; never dropped silently.
     pub warnings: Vec<String>,
@@ -178,6 +192,7 @@ impl Default for Config {
             watch: WatchSettings::default(),
             dead: DeadBounds::default(),
             alert: AlertSettings::default(),
+            log: LogLevel::default(),
             origins: BTreeMap::new(),
             warnings: Vec::new(),
         }
@@ -464,6 +479,7 @@ mod tests {
                 "alert.telegram.token_file default",
                 "alert.telegram.base_url default",
                 "alert.webhook.url default",
+                "log.level default",
             ]
         );
         assert!(config.warnings.is_empty(), "{:?}", config.warnings);

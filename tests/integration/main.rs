@@ -21,6 +21,7 @@ mod hooks_install;
 mod journey;
 mod kills;
 mod layers;
+mod log;
 mod lost_state;
 mod meaning;
 mod moves;
