@@ -38,13 +38,16 @@ use self::out::{Form, Out};
 
 /// Keeps a Markdown wiki equal in three stores: a graph in SQLite, vectors in Qdrant, files in git.
 #[derive(Debug, Parser)]
-#[command(name = "wiki-sync", version, after_help = AFTER_HELP, max_term_width = 100)]
+#[command(name = "wiki-sync", version = VERSION, after_help = AFTER_HELP, max_term_width = 100)]
 struct Cli {
     #[command(flatten)]
     global: Global,
     #[command(subcommand)]
     command: Command,
 }
+
+/// The version, with the commit that it was built from where that is known.
+const VERSION: &str = env!("WIKI_SYNC_VERSION");
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 all well · 1 error · 2 usage · 3 needs a person (drift, dead letters) ·
