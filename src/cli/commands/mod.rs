@@ -11,6 +11,7 @@ pub(super) mod graph;
 mod hook;
 pub(super) mod hooks;
 mod init;
+mod man;
 mod mv;
 mod put;
 mod rebuild;
@@ -50,6 +51,7 @@ pub(crate) enum Command {
     Demo(demo::DemoArgs),
     Config(config::ConfigArgs),
     Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
 }
 
 impl Command {
@@ -73,6 +75,7 @@ impl Command {
             Self::Demo(args) => demo::run(&args, cx),
             Self::Config(args) => config::run(&args, cx),
             Self::Completions(args) => Ok(completions::run(&args, cx)),
+            Self::Man(args) => man::run(&args, cx),
         }
     }
 }
