@@ -28,6 +28,7 @@ mod moves;
 mod mv;
 mod order;
 mod outage;
+mod package;
 mod producers;
 mod python;
 #[cfg(all(feature = "edge", feature = "server"))]
