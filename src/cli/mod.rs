@@ -8,6 +8,7 @@
 //! | `root.rs`, `paths.rs` | where the wiki is, and which page a person means |
 //! | `error.rs`, `exit.rs` | from an error to its message and exit code |
 //! | `out.rs`, `progress.rs` | printing |
+//! | `log.rs` | the log on stderr |
 //! | `signals.rs` | what asks a long run to stop |
 //! | `environment.rs` | what git's hooks must not hand us |
 
@@ -16,6 +17,7 @@ mod commands;
 mod environment;
 mod error;
 mod exit;
+mod log;
 mod open;
 mod out;
 mod paths;
@@ -36,13 +38,16 @@ use self::out::{Form, Out};
 
 /// Keeps a Markdown wiki equal in three stores: a graph in SQLite, vectors in Qdrant, files in git.
 #[derive(Debug, Parser)]
-#[command(name = "wiki-sync", version, after_help = AFTER_HELP, max_term_width = 100)]
+#[command(name = "wiki-sync", version = VERSION, after_help = AFTER_HELP, max_term_width = 100)]
 struct Cli {
     #[command(flatten)]
     global: Global,
     #[command(subcommand)]
     command: Command,
 }
+
+/// The version, with the commit that it was built from where that is known.
+const VERSION: &str = env!("WIKI_SYNC_VERSION");
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 all well · 1 error · 2 usage · 3 needs a person (drift, dead letters) ·
@@ -60,6 +65,9 @@ struct Global {
     /// Print only troubles, and what was asked for
     #[arg(short, long, global = true)]
     quiet: bool,
+    /// Tell on stderr each step of each job; twice: what is asked of stores and servers too
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    verbose: u8,
     /// Set a setting for this run; may be repeated
     #[arg(long, value_name = "SECTION.KEY=VALUE", global = true)]
     set: Vec<String>,
@@ -132,6 +140,7 @@ fn run(cli: Cli) -> Exit {
         (false, true) => Form::Quiet,
         (false, false) => Form::Full,
     });
+    log::given(cli.global.verbose, cli.global.quiet);
     let start = match start_folder(cli.global.root) {
         Ok(start) => start,
         Err(error) => return fail(&mut out, &error),

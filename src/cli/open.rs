@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::error::CommandError;
 use super::exit::Exit;
+use super::log;
 use super::root::{self, Root};
 use crate::config::{Commits, Config, FILE_NAME, Layers};
 use crate::engine::Parts;
@@ -43,6 +44,7 @@ impl Workspace {
     /// When there is none, or none that we will touch; when a setting cannot be used.
     pub(crate) fn find(start: &Path, flags: &[String]) -> Result<Self, CommandError> {
         let (root, config) = settings(start, flags)?;
+        log::set(config.log);
         let root = root.ok_or_else(|| no_wiki(start, &config))?;
         let found = Self::at(root, config, start.into())?;
         let pages = found.root.path.join(found.wiki.pages_dir());

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::error::CommandError;
+use super::log;
 use crate::engine::report::{Skipped, Trouble};
 
 /// Lines of one kind that are printed for people before "… and N more".
@@ -53,14 +54,12 @@ pub(crate) enum Form {
 impl Out {
     /// Makes the output of this process. Colours only on a terminal, and not with `NO_COLOR`.
     pub(crate) fn of_process(form: Form) -> Self {
-        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-            && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         Self {
             sink: Box::new(io::BufWriter::new(io::stdout())),
             failed: None,
             form,
-            colour: wanted && io::stdout().is_terminal(),
-            colour_err: wanted && io::stderr().is_terminal(),
+            colour: wants_colour(&io::stdout()),
+            colour_err: wants_colour(&io::stderr()),
         }
     }
 
@@ -71,7 +70,7 @@ impl Out {
 
     /// Says whether somebody is looking who wants to see how far a long run is.
     pub(crate) fn wants_progress(&self) -> bool {
-        self.form == Form::Full && io::stderr().is_terminal()
+        self.form == Form::Full && io::stderr().is_terminal() && !log::is_on()
     }
 
     /// Prints a line of the result.
@@ -227,6 +226,13 @@ impl Out {
             self.trouble(format_args!("  … and {more} more (--json shows all)"));
         }
     }
+}
+
+/// Says whether colours are wanted there.
+pub(crate) fn wants_colour(there: &impl io::IsTerminal) -> bool {
+    there.is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 fn painted(colour: bool, style: Style, text: Cow<'_, str>) -> Cow<'_, str> {

@@ -3,18 +3,20 @@
 use std::fmt::Write as _;
 
 use super::value::Slot;
-use super::{Commits, Config};
+use super::{Commits, Config, LogLevel};
 use crate::embed::{LARGEST_BATCH, LARGEST_DIMENSION, MOST_CONCURRENT, check_most, check_url};
 use crate::engine::alert::{check_base_url, check_webhook_url};
 use crate::engine::watch::Choice;
 use crate::model::PagePath;
 use crate::stores::git::{check_author, check_message};
 
-/// In the order of their words.
 /// The largest weight of a rank.
 const HEAVIEST: u64 = 1000;
 
+/// In the order of their words, as the next one.
 const COMMITS: [Commits; 3] = [Commits::Batch, Commits::Page, Commits::Off];
+
+const LOG_LEVELS: [LogLevel; 3] = [LogLevel::Off, LogLevel::Info, LogLevel::Debug];
 
 type Check = fn(&Config) -> Result<(), String>;
 
@@ -449,6 +451,17 @@ pub const KEYS: &[Key] = &[
         slot: Slot::Text(|c| &mut c.alert.webhook_url),
         check: Some(|c| check_webhook_url(&c.alert.webhook_url)),
     },
+    Key {
+        section: "log",
+        name: "level",
+        doc: "What is told on stderr beside what a command says: `off`: nothing; `info`: each step of each job, as with `-v`; `debug`: what is asked of stores and servers too, as with `-vv`.",
+        slot: Slot::Word {
+            words: &["off", "info", "debug"],
+            get: |c| LOG_LEVELS.iter().position(|&l| l == c.log).unwrap_or(0),
+            set: |c, place| c.log = LOG_LEVELS[place],
+        },
+        check: None,
+    },
 ];
 
 /// Returns the reference of all settings as a Markdown table: the README holds exactly this.
@@ -543,7 +556,8 @@ mod tests {
                 "[dead]",
                 "[alert]",
                 "[alert.telegram]",
-                "[alert.webhook]"
+                "[alert.webhook]",
+                "[log]"
             ]
         );
     }

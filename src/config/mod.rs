@@ -44,6 +44,18 @@ pub enum Commits {
     Off,
 }
 
+/// What is told on stderr beside what a command says. Section `[log]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogLevel {
+    /// Nothing.
+    #[default]
+    Off,
+    /// Each step of each job.
+    Info,
+    /// What is asked of stores and servers, too.
+    Debug,
+}
+
 /// How git is used. Section `[git]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitChoice {
@@ -155,6 +167,8 @@ pub struct Config {
     pub dead: DeadBounds,
     /// Who is told of incidents, and how.
     pub alert: AlertSettings,
+    /// What is told beside the output.
+    pub log: LogLevel,
     origins: BTreeMap<String, Origin>,
     /// What was set and is no setting, one line each; never dropped silently.
     pub warnings: Vec<String>,
@@ -178,6 +192,7 @@ impl Default for Config {
             watch: WatchSettings::default(),
             dead: DeadBounds::default(),
             alert: AlertSettings::default(),
+            log: LogLevel::default(),
             origins: BTreeMap::new(),
             warnings: Vec::new(),
         }
@@ -288,8 +303,12 @@ impl Config {
             match (find(&full), value.get_ref().as_table()) {
                 (Some(key), _) => self.set(key, origin, &Given::Toml(value.get_ref()))?,
                 (None, Some(inner)) if is_section(&full) => self.lay_table(&full, inner, line)?,
-                (None, Some(_)) => self.warn_unknown(&origin, &format!("[{full}]")),
-                (None, None) => self.warn_unknown(&origin, &full),
+                (None, Some(_)) => {
+                    let sections = KEYS.iter().map(|key| key.section.to_owned());
+                    let near = nearest(&full, sections).map(|near| format!("[{near}]"));
+                    self.warn_unknown(&origin, &format!("[{full}]"), near);
+                }
+                (None, None) => self.warn_unknown(&origin, &full, nearest_key(&full)),
             }
         }
         Ok(())
@@ -306,12 +325,16 @@ impl Config {
                 continue;
             }
             let origin = Origin::Variable(name.clone());
-            match KEYS.iter().find(|key| key.variable() == *name) {
-                Some(key) => self.set(key, origin, &Given::Text(value))?,
-                None => self
-                    .warnings
-                    .push(format!("environment variable {name} is no setting")),
+            if let Some(key) = KEYS.iter().find(|key| key.variable() == *name) {
+                self.set(key, origin, &Given::Text(value))?;
+                continue;
             }
+            // Without what all of them begin with, which would make any two alike.
+            let own = |name: &str| name.replacen(PREFIX, "", 1);
+            let near = nearest(&own(name), KEYS.iter().map(|key| own(&key.variable())));
+            let near = near.map(|near| format!("{PREFIX}{near}"));
+            let what = format!("environment variable {name}");
+            self.warnings.push(no_setting(&what, near));
         }
         Ok(())
     }
@@ -326,7 +349,7 @@ impl Config {
                 return Err(wrong(format!("{flag:?} is not section.key=value")));
             };
             let name = name.trim();
-            let key = find(name).ok_or_else(|| wrong(format!("{name} is no setting")))?;
+            let key = find(name).ok_or_else(|| wrong(no_setting(name, nearest_key(name))))?;
             self.set(key, Origin::Flag, &Given::Text(value))?;
         }
         Ok(())
@@ -347,9 +370,9 @@ impl Config {
         Ok(())
     }
 
-    fn warn_unknown(&mut self, origin: &Origin, what: &str) {
+    fn warn_unknown(&mut self, origin: &Origin, what: &str, near: Option<String>) {
         self.warnings
-            .push(format!("{origin}: {what} is no setting"));
+            .push(format!("{origin}: {}", no_setting(what, near)));
     }
 }
 
@@ -364,6 +387,35 @@ fn is_section(name: &str) -> bool {
         let below = key.section.strip_prefix(name);
         below.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     })
+}
+
+/// Says that something is no setting, and which one may have been meant.
+fn no_setting(what: &str, near: Option<String>) -> String {
+    match near {
+        Some(near) => format!("{what} is no setting; did you mean {near}?"),
+        None => format!("{what} is no setting"),
+    }
+}
+
+/// Returns the setting that is called almost so; else the only one of that name in another section.
+fn nearest_key(full_name: &str) -> Option<String> {
+    nearest(full_name, KEYS.iter().map(Key::full_name)).or_else(|| {
+        let name = full_name.rsplit('.').next();
+        let mut same = KEYS.iter().filter(|key| Some(key.name) == name);
+        let first = same.next()?.full_name();
+        same.next().is_none().then_some(first)
+    })
+}
+
+/// How much like a name another one must be to be suggested, from 0 to 1: one letter in four may be wrong.
+const ALIKE: f64 = 0.75;
+
+/// Returns the name that is most like this one, if any is.
+fn nearest(name: &str, names: impl Iterator<Item = String>) -> Option<String> {
+    let near = names.map(|other| (strsim::normalized_damerau_levenshtein(name, &other), other));
+    let best = near.max_by(|(a, _), (b, _)| a.total_cmp(b));
+    best.filter(|(alike, _)| *alike >= ALIKE)
+        .map(|(_, name)| name)
 }
 
 fn find(full_name: &str) -> Option<&'static Key> {
@@ -464,6 +516,7 @@ mod tests {
                 "alert.telegram.token_file default",
                 "alert.telegram.base_url default",
                 "alert.webhook.url default",
+                "log.level default",
             ]
         );
         assert!(config.warnings.is_empty(), "{:?}", config.warnings);
@@ -505,7 +558,7 @@ mod tests {
         );
         assert_eq!(
             error("", &[], &["wiki.page=x"]),
-            "--set: wiki.page is no setting"
+            "--set: wiki.page is no setting; did you mean wiki.pages?"
         );
         assert_eq!(
             error("", &[], &["wiki.pages"]),
@@ -527,10 +580,10 @@ mod tests {
         assert_eq!(
             warnings,
             [
-                "environment variable WIKI_SYNC_WIKI_PAGE is no setting",
-                "wiki-sync.toml:1: pages is no setting",
-                "wiki-sync.toml:3: wiki.page is no setting",
-                "wiki-sync.toml:4: [wki] is no setting",
+                "environment variable WIKI_SYNC_WIKI_PAGE is no setting; did you mean WIKI_SYNC_WIKI_PAGES?",
+                "wiki-sync.toml:1: pages is no setting; did you mean wiki.pages?",
+                "wiki-sync.toml:3: wiki.page is no setting; did you mean wiki.pages?",
+                "wiki-sync.toml:4: [wki] is no setting; did you mean [wiki]?",
             ]
         );
     }

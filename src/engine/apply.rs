@@ -3,9 +3,13 @@
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread::{self, ScopedJoinHandle};
+use std::time::Instant;
+
+use tracing::{debug, info};
 
 use super::batch::{Errand, Visit, Work};
-use super::report::PageWarning;
+use super::ms;
+use super::report::{PageWarning, kind_name};
 use crate::model::{Change, Failure, FailureKind, Page, PagePath, StoreName, Timestamp};
 use crate::state::Entry;
 use crate::stores::{Outcome, Store};
@@ -184,6 +188,7 @@ impl Visit<'_, '_, '_> {
                 // Whoever had no time for this page was at work: it may come again as often as it takes.
                 self.run.rounds.remove(change.path());
             }
+            tell(share.name, change, &errands[which], &outcome);
             if let Ok(applied) = &outcome {
                 entries.push(match change {
                     Change::Put(page) => {
@@ -217,10 +222,50 @@ impl Visit<'_, '_, '_> {
     }
 }
 
+/// Tells the log what a store said of a job's page.
+fn tell(store: StoreName, change: &Change, errand: &Errand, outcome: &Outcome) {
+    // As the outbox tells it: each keeps its jobs under a number.
+    let job: Option<i64> = errand.claim.id.0.parse().ok();
+    let path = change.path().as_str();
+    match outcome {
+        Ok(applied) => {
+            let what = match change {
+                Change::Put(_) => "applied",
+                Change::Remove(_) => "removed",
+            };
+            info!(
+                job,
+                path,
+                store = store.as_str(),
+                changed = applied.changed,
+                "{what}"
+            );
+        }
+        Err(failure) => {
+            let (kind, reason) = (kind_name(failure.kind), &failure.reason);
+            info!(
+                job,
+                path,
+                store = store.as_str(),
+                kind,
+                reason,
+                "not applied"
+            );
+        }
+    }
+}
+
 /// Brings a share to its store.
 fn touch(store: &mut dyn Store, share: &Share) -> Said {
     let before = store.tally().embedded;
+    let began = Instant::now();
     let answer = store.apply(&share.changes, share.epoch);
+    debug!(
+        store = share.name.as_str(),
+        pages = share.changes.len(),
+        ms = ms(began),
+        "touched"
+    );
     Said {
         answer,
         embedded: store.tally().embedded > before,

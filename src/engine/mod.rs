@@ -58,6 +58,11 @@ pub struct Parts {
     pub dead: DeadBounds,
 }
 
+/// Returns how many milliseconds have gone by, for the log.
+fn ms(began: std::time::Instant) -> u64 {
+    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Hears how far a long run is; called often, so it must be quick.
 pub trait Progress {
     /// `done` of `total` steps of `what` ("scanning", "syncing", "verifying") are done; `total` may grow, and is 0 where

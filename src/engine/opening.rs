@@ -3,15 +3,17 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use tracing::{debug, info, warn};
+
 use super::alert::{Event, Subject};
 use super::announce;
 use super::drain::{DrainOptions, LEAST_WAIT, Run};
 use super::gate::Gate;
 use super::rename;
-use super::report::{gather, trouble};
+use super::report::{gather, kind_name, trouble};
 use super::scan::Scan;
 use super::spool;
-use super::{Parts, Progress};
+use super::{Parts, Progress, ms};
 use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, Timestamp};
 use crate::outbox::{Claimed, HANDFUL, Settle};
 use crate::state::CheckoutLock;
@@ -80,6 +82,7 @@ impl Run<'_> {
         now: Timestamp,
         progress: &mut dyn Progress,
     ) -> Result<(), Failure> {
+        let began = Instant::now();
         let letters = parts.outbox.dead()?;
         let mut jobs: Vec<Job> = Vec::new();
         let mut merged = 0;
@@ -150,6 +153,7 @@ impl Run<'_> {
             self.note(None, None, &failure);
             self.unscanned = Some(failure);
         }
+        debug!(pages = findings.pages, ms = ms(began), "scanned");
         self.report.scanned = findings.pages;
         self.report.merged += merged;
         self.report.skipped.clone_from(&findings.skipped);
@@ -239,6 +243,7 @@ impl Run<'_> {
             let _lock = lock(parts, self.options, progress)?;
             match recognise(parts, at) {
                 Ok(same) => {
+                    info!(store = name.as_str(), "a store answers again");
                     self.gates.entry(name).or_default().open();
                     self.report
                         .trouble
@@ -376,6 +381,12 @@ impl Run<'_> {
         failure: Failure,
         now: Timestamp,
     ) {
+        warn!(
+            store = name.as_str(),
+            kind = kind_name(failure.kind),
+            reason = failure.reason,
+            "a store is not to be used for now"
+        );
         self.note(Some(name), None, &failure);
         let event = Event::Away {
             subject: Subject::Store(name),
@@ -422,6 +433,7 @@ pub(super) fn lock(
         }
         if !told {
             told = true;
+            debug!(reason = busy.reason, "waits for the checkout's lock");
             for store in &mut parts.stores {
                 store.rest();
             }
@@ -448,6 +460,11 @@ fn recognise(parts: &mut Parts, at: usize) -> Result<bool, Failure> {
         .iter()
         .filter_map(|holding| PagePath::parse(&holding.path).ok())
         .collect();
+    info!(
+        store = store.name().as_str(),
+        pages = held.len(),
+        "a store is begun anew: its receipts speak of none, or of another one"
+    );
     // The store first: killed in between, it is not recognised the next time either.
     let identity = store.renew()?;
     parts.receipts.adopt(store.name(), &identity, &held)?;

@@ -11,6 +11,7 @@ mod entry;
 mod merge;
 mod redis;
 mod sqlite;
+mod story;
 mod worker;
 
 pub use self::redis::{Clock, Owner, RedisOutbox, RedisSettings, examine as examine_redis};

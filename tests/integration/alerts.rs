@@ -13,14 +13,14 @@ use crate::wiki::Wiki;
 const TOKEN: &str = "4711:S3CRET-t0ken";
 
 /// A Bot API that keeps what it was asked: request line and body.
-struct Bot {
-    url: String,
+pub(crate) struct Bot {
+    pub(crate) url: String,
     requests: Arc<Mutex<Vec<(String, Value)>>>,
 }
 
 impl Bot {
     /// `status` 0 never answers.
-    fn start(status: u16) -> Self {
+    pub(crate) fn start(status: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let requests = Arc::new(Mutex::new(Vec::new()));

@@ -21,6 +21,7 @@ mod hooks_install;
 mod journey;
 mod kills;
 mod layers;
+mod log;
 mod lost_state;
 #[cfg(all(feature = "edge", feature = "mcp"))]
 mod mcp;
@@ -29,6 +30,7 @@ mod moves;
 mod mv;
 mod order;
 mod outage;
+mod package;
 mod producers;
 mod python;
 #[cfg(all(feature = "edge", feature = "server"))]

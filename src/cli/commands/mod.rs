@@ -11,6 +11,7 @@ pub(super) mod graph;
 mod hook;
 pub(super) mod hooks;
 mod init;
+mod man;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod mv;
@@ -54,6 +55,7 @@ pub(crate) enum Command {
     Demo(demo::DemoArgs),
     Config(config::ConfigArgs),
     Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
 }
 
 impl Command {
@@ -79,6 +81,7 @@ impl Command {
             Self::Demo(args) => demo::run(&args, cx),
             Self::Config(args) => config::run(&args, cx),
             Self::Completions(args) => Ok(completions::run(&args, cx)),
+            Self::Man(args) => man::run(&args, cx),
         }
     }
 }

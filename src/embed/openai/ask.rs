@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use tracing::debug;
 use ureq::http::{HeaderMap, StatusCode, Uri};
 use ureq::{Agent, Timeout};
 
@@ -161,7 +162,17 @@ impl Line {
     ) -> Result<T, Setback> {
         for tried in 0.. {
             self.keep_quiet(go_on)?;
-            let failed = match self.post(body, count, within) {
+            let began = Instant::now();
+            let answer = self.post(body, count, within);
+            debug!(
+                host = self.host,
+                texts = count,
+                bytes = body.len(),
+                ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+                answered = answer.is_ok(),
+                "asked the embedding provider"
+            );
+            let failed = match answer {
                 Ok(answer) => {
                     return read(&answer).map_err(|why| {
                         suspect(

@@ -6,6 +6,8 @@ use std::sync::mpsc::{
 use std::thread;
 use std::time::Instant;
 
+use tracing::{info, warn};
+
 use super::deliveries::Parcel;
 use super::send::{Running, Sender, Undelivered};
 use super::settings::Channel;
@@ -105,6 +107,15 @@ impl Drop for Couriers {
     }
 }
 
+/// Tells the log what became of a message.
+fn tell(parcel: &Parcel, outcome: &Result<(), Undelivered>) {
+    let (alert, channel) = (parcel.alert, parcel.channel);
+    match outcome {
+        Ok(()) => info!(alert, channel, "delivered"),
+        Err(why) => warn!(alert, channel, reason = why.reason, "not delivered"),
+    }
+}
+
 fn start(courier: &Courier, results: Results<Done>) -> Option<SyncSender<(Parcel, Timestamp)>> {
     let (queue, parcels) = sync_channel::<(Parcel, Timestamp)>(QUEUE);
     let mut sender = Sender::new(courier.channel.clone(), courier.running.clone());
@@ -113,6 +124,7 @@ fn start(courier: &Courier, results: Results<Done>) -> Option<SyncSender<(Parcel
         .spawn(move || {
             for (parcel, at) in parcels {
                 let outcome = sender.send(&parcel.message, at);
+                tell(&parcel, &outcome);
                 fail::fail_point!("alert.sent");
                 let done = Done {
                     alert: parcel.alert,

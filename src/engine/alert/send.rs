@@ -107,7 +107,7 @@ impl Sender {
                 self.post(
                     &telegram_url(&base_url, &token, "sendMessage"),
                     &body,
-                    &token,
+                    Some(&token),
                 )
             }
             Channel::Webhook { url } => {
@@ -119,7 +119,7 @@ impl Sender {
                     "at": message.at.0,
                     "count": message.count,
                 });
-                self.post(url.reveal(), &body, &url)
+                self.post(url.reveal(), &body, None)
             }
             Channel::Command { command, root } => {
                 let [program, args @ ..] = command.as_slice() else {
@@ -133,7 +133,9 @@ impl Sender {
         }
     }
 
-    fn post(&mut self, url: &str, body: &Value, secret: &Secret) -> Result<(), Undelivered> {
+    /// Sends a request. `bot` is the token where it is the Bot API that answers: only then its words are told. Any part of a
+    /// webhook's URL may be its password, and a server that gives back what it was asked would show it.
+    fn post(&mut self, url: &str, body: &Value, bot: Option<&Secret>) -> Result<(), Undelivered> {
         let uri: Uri = url.parse().map_err(|_| Undelivered::new("not a URL"))?;
         let whole = self.whole;
         let agent = self.agent.get_or_insert_with(|| http::agent(&uri, whole));
@@ -153,7 +155,7 @@ impl Sender {
             .and_then(|value| value.to_str().ok()?.trim().parse().ok());
         // Only what the Bot API documents: a foreign page of HTML helps nobody.
         let told = read_json(&mut answer);
-        let words = bot_words(&told, secret);
+        let words = bot.map_or_else(String::new, |token| bot_words(&told, token));
         let seconds = told["parameters"]["retry_after"].as_u64().or(header);
         Err(Undelivered {
             reason: format!("{host} answered {}{words}", status.as_u16()),

@@ -140,8 +140,8 @@ impl Batch {
         self.take("LMOVE", Key::List, vec![place]);
     }
 
-    /// Keeps a raw line that is no job.
-    pub(super) fn bury(&mut self, raw: &[u8], reason: &str, now: i64) {
+    /// Keeps a raw line that is no job; returns its letter's number.
+    pub(super) fn bury(&mut self, raw: &[u8], reason: &str, now: i64) -> i64 {
         let id = self.letter_id();
         self.add("RPUSH", Key::DeadList, vec![raw.to_vec()]);
         let line = Line {
@@ -149,6 +149,7 @@ impl Batch {
             text: raw.to_vec(),
         };
         self.note_junk(&Letter::of_junk(id, &line, reason, now));
+        id
     }
 
     /// Writes down how a line that names no page died.

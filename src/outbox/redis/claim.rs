@@ -12,6 +12,7 @@ use super::text::Lent;
 use super::{PIECE, RedisOutbox, distinct, enter, ms};
 use crate::model::{Failure, Job, Timestamp};
 use crate::outbox::entry::{Entry, State};
+use crate::outbox::story::{Step, Story};
 use crate::outbox::{Claimed, Claims, JobId, LONGEST_WAIT, Worker};
 
 impl RedisOutbox {
@@ -77,6 +78,7 @@ impl RedisOutbox {
         now: Timestamp,
     ) -> Result<Option<(u64, u64)>, Failure> {
         let (mut merged, mut buried) = (0, 0);
+        let mut story = Story::begin();
         let sent = self.sent;
         let numbers = (paths.len(), junk);
         let entered = self.transact_once(doing, paths, numbers, Room::Any, |batch| {
@@ -84,13 +86,14 @@ impl RedisOutbox {
                 batch.expect_line(Key::List, index, line);
                 match job {
                     Ok(job) => {
-                        merged += u64::from(enter(batch, job, now));
+                        merged += u64::from(enter(batch, job, now, &mut story));
                         batch.take_first_line();
                     }
                     Err(reason) => {
                         let id = batch.letter_id();
                         batch.note_junk(&Letter::of_junk(id, line, reason, now.0));
                         batch.bury_first_line();
+                        story.note(|| Step::buried(id, reason));
                         buried += 1;
                     }
                 }
@@ -105,7 +108,10 @@ impl RedisOutbox {
                 buried,
             });
         }
-        Ok(entered?.map(|()| (merged, buried)))
+        Ok(entered?.map(|()| {
+            story.tell();
+            (merged, buried)
+        }))
     }
 
     /// Finds out whether lines were read by a change whose answer was lost; before the next change is sent, which is
@@ -177,19 +183,21 @@ impl RedisOutbox {
     ) -> Result<(), Failure> {
         let paths = distinct(due.iter().filter_map(|(_, member)| path_of(member)));
         let numbers = (due.len(), due.len());
-        let (lent, buried) =
+        let (lent, buried, story) =
             self.transact("cannot claim jobs", &paths, numbers, Room::Any, |batch| {
                 let (mut lent, mut buried) = (Vec::new(), batch.damaged() as u64);
+                let mut story = Story::begin();
                 for (key, member) in due {
-                    match lend_one(batch, *key, member, now, until) {
+                    match lend_one(batch, *key, member, (now, until), &mut story) {
                         Lend::Lent(claim) => lent.push(*claim),
                         Lend::Buried => buried += 1,
                         // A hand, or a program that is none of ours, left it behind.
                         Lend::Gone => batch.forget_member(*key, member.clone()),
                     }
                 }
-                (lent, buried)
+                (lent, buried, story)
             })?;
+        story.tell();
         claims.buried += buried;
         claims.jobs.extend(lent);
         Ok(())
@@ -203,7 +211,13 @@ enum Lend {
     Gone,
 }
 
-fn lend_one(batch: &mut Batch, key: Key, member: &[u8], now: Timestamp, until: Timestamp) -> Lend {
+fn lend_one(
+    batch: &mut Batch,
+    key: Key,
+    member: &[u8],
+    (now, until): (Timestamp, Timestamp),
+    story: &mut Story,
+) -> Lend {
     let Some(path) = path_of(member) else {
         return Lend::Gone;
     };
@@ -222,6 +236,7 @@ fn lend_one(batch: &mut Batch, key: Key, member: &[u8], now: Timestamp, until: T
             entry.held_for = None;
             let token = batch.numbers.job();
             let claim = claimed(&entry, token, job);
+            story.note(|| Step::claimed(&entry));
             if let Some(page) = batch.page(path) {
                 page.in_flight.now = Some(Lent {
                     entry,
@@ -236,7 +251,8 @@ fn lend_one(batch: &mut Batch, key: Key, member: &[u8], now: Timestamp, until: T
         // What no longer names a page (an older program was laxer) must not stop the rest.
         Err(error) => {
             let reason = format!("job names no page: {error}");
-            batch.bury(entry.line(entry.attempts).as_bytes(), &reason, now.0);
+            let letter = batch.bury(entry.line(entry.attempts).as_bytes(), &reason, now.0);
+            story.note(|| Step::buried_entry(&entry, letter, reason));
             Lend::Buried
         }
     }

@@ -16,6 +16,7 @@ use super::text::Text as _;
 use super::{PIECE, RedisOutbox, distinct};
 use crate::model::{Failure, FailureKind, Job, PagePath, Timestamp};
 use crate::outbox::entry::Entry;
+use crate::outbox::story::{Step, Story};
 use crate::outbox::{DeadLetter, Death, Which, clip, excerpt};
 
 /// How often the list may move while a line is looked for.
@@ -290,11 +291,12 @@ impl RedisOutbox {
             }
             let paths = distinct(meant.iter().filter_map(|(_, _, letter)| letter.page()));
             let jobs = put_back.map_or(0, |_| paths.len());
+            let mut story = Story::begin();
             let gone = self.transact_once(doing, &paths, (jobs, 0), room, |batch| {
                 let mut places = Vec::new();
                 for (place, line, letter) in &meant {
                     let is_gone = if let Some(page) = letter.page() {
-                        end_page(batch, page, letter.id, put_back)
+                        end_page(batch, page, letter.id, put_back, &mut story)
                     } else {
                         batch.forget_field(Key::Junk, letter.field.clone());
                         true
@@ -310,6 +312,7 @@ impl RedisOutbox {
             let Some(gone) = gone else {
                 return Ok(false);
             };
+            story.tell();
             from -= gone;
             *ended += gone as u64;
         }
@@ -317,7 +320,13 @@ impl RedisOutbox {
 }
 
 /// Takes a page's letter away, unless it is another one by now; its line goes by its place.
-fn end_page(batch: &mut Batch, path: &str, id: i64, put_back: Option<Timestamp>) -> bool {
+fn end_page(
+    batch: &mut Batch,
+    path: &str,
+    id: i64,
+    put_back: Option<Timestamp>,
+    story: &mut Story,
+) -> bool {
     let Batch { pages, numbers, .. } = batch;
     let Some(page) = pages.iter_mut().find(|page| page.path == path) else {
         return false;
@@ -338,6 +347,9 @@ fn end_page(batch: &mut Batch, path: &str, id: i64, put_back: Option<Timestamp>)
         match &mut page.waiting.now {
             Some(waiting) => waiting.swallow_dead(&job, now),
             none => *none = Some(Entry::fresh(numbers.job(), &job, now)),
+        }
+        if let Some(waiting) = &page.waiting.now {
+            story.note(|| Step::retried(waiting.id, &waiting.path, id));
         }
     }
     true

@@ -6,6 +6,7 @@ use redis::{
     ConnectionAddr, FromRedisValue, IntoConnectionInfo as _, Pipeline, RedisConnectionInfo,
     RedisError, RedisResult, Value,
 };
+use tracing::debug;
 use uuid::Uuid;
 
 use super::error::{ends_connection, failure};
@@ -182,6 +183,7 @@ impl Link {
         self.log_in(&mut connection).map_err(wrong)?;
         self.check_server(&mut connection, doing)?;
         self.check_keys(&mut connection, doing)?;
+        debug!(place = %self.place, "connected to redis");
         Ok(connection)
     }
 

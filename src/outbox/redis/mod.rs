@@ -41,6 +41,7 @@ use self::keys::Key;
 use self::link::{Link, Script};
 use self::settings::Offset;
 use super::entry::Entry;
+use super::story::{Step, Story};
 use super::{
     Claimed, Claims, Counts, DeadLetter, Enqueued, Junk, LONGEST_WAIT, Outbox, OutboxError,
     Pending, Recovered, Settle, Settled, Which,
@@ -177,17 +178,19 @@ impl Outbox for RedisOutbox {
         for some in jobs.chunks(PIECE) {
             let paths = distinct(some.iter().map(|job| job.path.as_str()));
             let fresh = (paths.len(), 0);
-            let piece = self.transact(doing, &paths, fresh, Room::Needed, |batch| {
+            let (piece, story) = self.transact(doing, &paths, fresh, Room::Needed, |batch| {
                 let mut done = Enqueued::default();
+                let mut story = Story::begin();
                 for job in some {
-                    if enter(batch, job, now) {
+                    if enter(batch, job, now, &mut story) {
                         done.merged += 1;
                     } else {
                         done.new += 1;
                     }
                 }
-                done
+                (done, story)
             })?;
+            story.tell();
             done.new += piece.new;
             done.merged += piece.merged;
             fail::fail_point!("outbox.enqueued");
@@ -302,9 +305,14 @@ impl Outbox for RedisOutbox {
     fn bury(&mut self, junk: &Junk, now: Timestamp) -> Result<(), OutboxError> {
         let doing = "cannot keep a line that is no job";
         let now = self.offset(doing, now)?.server(now);
-        self.transact(doing, &[], (0, 1), Room::Needed, |batch| {
-            batch.bury(&junk.raw, &junk.reason, now.0);
-        })
+        let story = self.transact(doing, &[], (0, 1), Room::Needed, |batch| {
+            let mut story = Story::begin();
+            let letter = batch.bury(&junk.raw, &junk.reason, now.0);
+            story.note(|| Step::buried(letter, &junk.reason));
+            story
+        })?;
+        story.tell();
+        Ok(())
     }
 
     fn next_due(&mut self) -> Result<Option<Timestamp>, OutboxError> {
@@ -400,15 +408,18 @@ impl Outbox for RedisOutbox {
 }
 
 /// Lets a job in and says whether it was swallowed by the one that waits.
-fn enter(batch: &mut Batch, job: &Job, now: Timestamp) -> bool {
+fn enter(batch: &mut Batch, job: &Job, now: Timestamp, story: &mut Story) -> bool {
     let Batch { pages, numbers, .. } = batch;
     let page = pages.iter_mut().find(|page| page.path == job.path.as_str());
     let page = page.expect("the pages of all jobs were read");
     if let Some(waiting) = &mut page.waiting.now {
         waiting.swallow(job, now);
+        story.note(|| Step::of("announced again", waiting));
         return true;
     }
-    page.waiting.now = Some(Entry::fresh(numbers.job(), job, now));
+    let entry = Entry::fresh(numbers.job(), job, now);
+    story.note(|| Step::of("enqueued", &entry));
+    page.waiting.now = Some(entry);
     false
 }
 

@@ -12,6 +12,7 @@ use super::link::Link;
 use super::text::{Lent, Text};
 use crate::model::{Failure, FailureKind};
 use crate::outbox::entry::{Entry, State};
+use crate::outbox::story::{Step, Story};
 
 /// How often a change is made anew because its pages were changed meanwhile. Each time somebody else got on.
 const MOST_ROUNDS: u32 = 1000;
@@ -110,8 +111,11 @@ impl Page {
     }
 
     /// Puts an entry back among the waiting, joined with the one that is there; says whether there was one.
-    pub(super) fn put_back(&mut self, entry: Entry) -> bool {
+    pub(super) fn put_back(&mut self, entry: Entry, story: &mut Story) -> bool {
         let newer = self.waiting.now.take();
+        if let Some(newer) = &newer {
+            story.note(|| Step::merged(newer.id, entry.id, &entry.path));
+        }
         let merged = newer.is_some();
         self.waiting.now = Some(entry.join_any(newer));
         merged

@@ -9,6 +9,7 @@ use super::pages::{Page, is_at, path_of};
 use super::text::{Lent, Text as _};
 use super::{PIECE, RedisOutbox, distinct};
 use crate::model::{Failure, Timestamp};
+use crate::outbox::story::{Step, Story};
 use crate::outbox::{LONGEST_WAIT, Recovered};
 
 impl RedisOutbox {
@@ -30,17 +31,22 @@ impl RedisOutbox {
         lost.sort();
         let mut taken = Recovered::default();
         for some in lost.chunks(PIECE) {
-            let piece = self.transact(doing, some, (0, 0), Room::Any, |batch| {
+            let (piece, story) = self.transact(doing, some, (0, 0), Room::Any, |batch| {
                 let mut taken = Recovered::default();
+                let mut story = Story::begin();
                 for page in &mut batch.pages {
                     if let Some(mut lent) = page.in_flight.now.take_if(|lent| is_lost(lent)) {
                         lent.entry.recover();
                         taken.jobs += 1;
-                        taken.merged += u64::from(page.put_back(lent.entry));
+                        story.note(|| {
+                            Step::of("taken back from a worker that is gone", &lent.entry)
+                        });
+                        taken.merged += u64::from(page.put_back(lent.entry, &mut story));
                     }
                 }
-                taken
+                (taken, story)
             })?;
+            story.tell();
             taken.jobs += piece.jobs;
             taken.merged += piece.merged;
         }

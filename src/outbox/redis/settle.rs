@@ -7,6 +7,7 @@ use super::text::Lent;
 use super::{RedisOutbox, distinct};
 use crate::model::{Failure, Timestamp};
 use crate::outbox::merge::Leaves;
+use crate::outbox::story::{Step, Story};
 use crate::outbox::{Claimed, Settle, Settled};
 
 impl RedisOutbox {
@@ -22,28 +23,33 @@ impl RedisOutbox {
         let paths = distinct(some.iter().map(|(claim, _)| claim.job.path.as_str()));
         let is_dead = |(_, outcome): &&(Claimed, Settle)| matches!(outcome, Settle::Dead(_));
         let letters = some.iter().filter(is_dead).count();
-        self.transact(
+        let (settled, done, story) = self.transact(
             "cannot settle jobs",
             &paths,
             (0, letters),
             Room::Any,
             |batch| {
                 let mut settled = Settled::default();
+                let mut story = Story::begin();
                 let mut lines = 0;
                 for (done, (claim, outcome)) in some.iter().enumerate() {
                     let page = batch.page(claim.job.path.as_str());
                     lines += usize::from(page.is_some_and(|page| page.old_line.is_some()));
                     if lines > most_lines {
-                        return (settled, done);
+                        return (settled, done, story);
                     }
-                    match settle_one(batch, claim, outcome, offset, now) {
-                        Some(merged) => settled.merged += u64::from(merged),
-                        None => settled.refused += 1,
+                    let ended = settle_one(batch, claim, outcome, (offset, now), &mut story);
+                    settled.merged += u64::from(ended == Some(true));
+                    if ended.is_none() {
+                        settled.refused += 1;
+                        story.note(|| Step::lost(claim));
                     }
                 }
-                (settled, some.len())
+                (settled, some.len(), story)
             },
-        )
+        )?;
+        story.tell();
+        Ok((settled, done))
     }
 }
 
@@ -52,24 +58,31 @@ fn settle_one(
     batch: &mut Batch,
     claim: &Claimed,
     outcome: &Settle,
-    offset: Offset,
-    now: Timestamp,
+    (offset, now): (Offset, Timestamp),
+    story: &mut Story,
 ) -> Option<bool> {
     let outcome = &on_server(outcome, offset);
     let now = offset.server(now);
     let page = batch.page(claim.job.path.as_str())?;
     let lent = page.in_flight.now.take_if(|lent| lent.is(claim))?;
+    let mut back = None;
+    let mut letter = None;
     match lent.entry.clone().leave(outcome, now) {
         Leaves::Done => page.letter.now = None,
         Leaves::Swallowed => {}
-        Leaves::Back(entry) => return Some(page.put_back(*entry)),
+        Leaves::Back(entry) => back = Some(entry),
         Leaves::Dead(death) => {
             let id = batch.letter_id();
-            let letter = Letter::of_job(id, &lent.entry, death, now.0);
-            batch.page(claim.job.path.as_str())?.letter.now = Some(letter);
+            letter = Some(id);
+            let made = Letter::of_job(id, &lent.entry, death, now.0);
+            batch.page(claim.job.path.as_str())?.letter.now = Some(made);
         }
     }
-    Some(false)
+    story.note(|| Step::settled(&lent.entry, outcome, letter));
+    let Some(entry) = back else {
+        return Some(false);
+    };
+    Some(batch.page(claim.job.path.as_str())?.put_back(*entry, story))
 }
 
 /// Returns an outcome with its time by the server's clock.

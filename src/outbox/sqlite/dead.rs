@@ -4,15 +4,16 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::entry::Entry;
 use crate::model::{Job, PagePath, PathError, StoreName, StoreSet, Timestamp};
+use crate::outbox::story::{Step, Story};
 use crate::outbox::{DeadLetter, Death, Junk, LONGEST_HEAD, Which, clip, excerpt};
 
-/// Lays a job to rest; an earlier dead letter of its page goes.
+/// Lays a job to rest and returns its letter's id; an earlier dead letter of its page goes.
 pub(super) fn lay(
     db: &Connection,
     entry: &Entry,
     death: &Death,
     now: Timestamp,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<i64> {
     insert(
         db,
         Some(&entry.path),
@@ -22,8 +23,8 @@ pub(super) fn lay(
     )
 }
 
-/// Keeps a line that is no job.
-pub(super) fn bury(db: &Connection, junk: &Junk, now: Timestamp) -> rusqlite::Result<()> {
+/// Keeps a line that is no job and returns its letter's id.
+pub(super) fn bury(db: &Connection, junk: &Junk, now: Timestamp) -> rusqlite::Result<i64> {
     insert(db, None, &junk.raw, &nameless(junk.reason.clone()), now)
 }
 
@@ -33,9 +34,12 @@ pub(super) fn bury_entry(
     entry: &Entry,
     error: &PathError,
     now: Timestamp,
+    story: &mut Story,
 ) -> rusqlite::Result<()> {
     let death = nameless(format!("job names no page: {error}"));
-    insert(db, None, entry.line(entry.attempts).as_bytes(), &death, now)
+    let letter = insert(db, None, entry.line(entry.attempts).as_bytes(), &death, now)?;
+    story.note(|| Step::buried_entry(entry, letter, death.reason));
+    Ok(())
 }
 
 fn nameless(reason: String) -> Death {
@@ -54,7 +58,7 @@ fn insert(
     raw: &[u8],
     death: &Death,
     now: Timestamp,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<i64> {
     db.prepare_cached(
         "INSERT OR REPLACE INTO dead_letters
              (path, raw, store, reason, attempts, version, fingerprint, dead_at)
@@ -70,7 +74,7 @@ fn insert(
         death.fingerprint,
         now.0
     ])?;
-    Ok(())
+    Ok(db.last_insert_rowid())
 }
 
 /// Takes away a page's dead letter: every store holds the page now.
@@ -135,7 +139,12 @@ pub(super) fn store(name: Option<String>) -> Option<StoreName> {
 }
 
 /// Puts letters that name a page back as fresh jobs and returns how many.
-pub(super) fn retry(db: &Connection, which: &Which, now: Timestamp) -> rusqlite::Result<u64> {
+pub(super) fn retry(
+    db: &Connection,
+    which: &Which,
+    now: Timestamp,
+    story: &mut Story,
+) -> rusqlite::Result<u64> {
     let mut put_back = 0;
     let mut select = db.prepare_cached(
         "SELECT id, path, raw FROM dead_letters WHERE path IS NOT NULL AND id >= ?1 AND id <= ?2
@@ -157,12 +166,14 @@ pub(super) fn retry(db: &Connection, which: &Which, now: Timestamp) -> rusqlite:
             let mut job = told.unwrap_or_else(|| Job::for_page(path.clone(), None));
             job.path = path;
             job.retry = 0;
-            if let Some(mut waiting) = Entry::waiting(db, job.path.as_str())? {
+            let job_id = if let Some(mut waiting) = Entry::waiting(db, job.path.as_str())? {
                 waiting.swallow_dead(&job, now);
                 waiting.save(db)?;
+                waiting.id
             } else {
-                Entry::insert(db, &job, now)?;
-            }
+                Entry::insert(db, &job, now)?
+            };
+            story.note(|| Step::retried(job_id, job.path.as_str(), id));
             delete(db, &Which::Ids(vec![id]))?;
             put_back += 1;
         }

@@ -95,8 +95,8 @@ impl Entry {
             .optional()
     }
 
-    /// Adds a fresh entry, ready at `now`.
-    pub(super) fn insert(db: &Connection, job: &Job, now: Timestamp) -> rusqlite::Result<()> {
+    /// Adds a fresh entry, ready at `now`, and returns its id.
+    pub(super) fn insert(db: &Connection, job: &Job, now: Timestamp) -> rusqlite::Result<i64> {
         db.prepare_cached(
             "INSERT INTO jobs (path, state, sha, repo, commit_sha, attempts, enqueued_at, due_at)
              VALUES (?1, 'ready', ?2, ?3, ?4, ?5, ?6, ?6)",
@@ -109,7 +109,7 @@ impl Entry {
             job.retry,
             now.0
         ])?;
-        Ok(())
+        Ok(db.last_insert_rowid())
     }
 
     /// Writes an entry that is in no worker's hands.

@@ -15,6 +15,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use self::entry::{Entry, State};
 use super::merge::Leaves;
+use super::story::{Step, Story};
 use super::{
     Claimed, Claims, Counts, DeadLetter, Enqueued, JobId, Junk, LONGEST_WAIT, Outbox, OutboxError,
     Pending, Recovered, Settle, Settled, Standing, Which,
@@ -59,14 +60,16 @@ impl SqliteOutbox {
         until: Timestamp,
         now: Timestamp,
     ) -> Result<Claims, OutboxError> {
-        self.db.write_ahead("cannot claim jobs", |tx| {
+        let (claims, story) = self.db.write_ahead("cannot claim jobs", |tx| {
             let mut claims = Claims::default();
+            let mut story = Story::begin();
             let entries = claimable(tx, max, now)?;
             let mut token = next_tokens(tx, entries.len())?;
             for entry in entries {
                 match entry.job() {
                     Ok(job) => {
                         entry.lend(tx, token, now, until)?;
+                        story.note(|| Step::claimed(&entry));
                         claims.jobs.push(Claimed {
                             id: JobId(entry.id.to_string()),
                             token,
@@ -77,14 +80,16 @@ impl SqliteOutbox {
                     }
                     // A row that no longer names a page (an older program was laxer) must not stop the rest.
                     Err(error) => {
-                        dead::bury_entry(tx, &entry, &error, now)?;
+                        dead::bury_entry(tx, &entry, &error, now, &mut story)?;
                         entry.delete(tx)?;
                         claims.buried += 1;
                     }
                 }
             }
-            Ok(claims)
-        })
+            Ok((claims, story))
+        })?;
+        story.tell();
+        Ok(claims)
     }
 
     /// Claims piece by piece until `max` are taken or nothing is left.
@@ -123,17 +128,20 @@ impl SqliteOutbox {
         let mut settled = Settled::default();
         let mut pieces = claims.chunks(PIECE).peekable();
         while let Some(piece) = pieces.next() {
-            self.db.write_ahead("cannot settle jobs", |tx| {
+            let story = self.db.write_ahead("cannot settle jobs", |tx| {
+                let mut story = Story::begin();
                 for (claim, outcome) in piece {
-                    match held_by(tx, claim)? {
-                        Some(entry) => {
-                            settled.merged += u64::from(settle_one(tx, entry, outcome, now)?);
-                        }
-                        None => settled.refused += 1,
+                    if let Some(entry) = held_by(tx, claim)? {
+                        let merged = settle_one(tx, entry, outcome, now, &mut story)?;
+                        settled.merged += u64::from(merged);
+                    } else {
+                        settled.refused += 1;
+                        story.note(|| Step::lost(claim));
                     }
                 }
-                Ok(())
+                Ok(story)
             })?;
+            story.tell();
             if pieces.peek().is_some() {
                 std::thread::sleep(GIVE_WAY);
             }
@@ -147,20 +155,25 @@ impl Outbox for SqliteOutbox {
         if jobs.is_empty() {
             return Ok(Enqueued::default());
         }
-        let done = self.db.write("cannot enqueue", |tx| {
+        let (done, story) = self.db.write("cannot enqueue", |tx| {
             let mut done = Enqueued::default();
+            let mut story = Story::begin();
             for job in jobs {
-                if let Some(mut waiting) = Entry::waiting(tx, job.path.as_str())? {
+                let path = job.path.as_str();
+                if let Some(mut waiting) = Entry::waiting(tx, path)? {
                     waiting.swallow(job, now);
                     waiting.save(tx)?;
                     done.merged += 1;
+                    story.note(|| Step::of("announced again", &waiting));
                 } else {
-                    Entry::insert(tx, job, now)?;
+                    let id = Entry::insert(tx, job, now)?;
                     done.new += 1;
+                    story.note(|| Step::job("enqueued", id, path));
                 }
             }
-            Ok(done)
+            Ok((done, story))
         })?;
+        story.tell();
         fail::fail_point!("outbox.enqueued");
         Ok(done)
     }
@@ -229,7 +242,8 @@ impl Outbox for SqliteOutbox {
 
     fn recover(&mut self, all: bool, now: Timestamp) -> Result<Recovered, OutboxError> {
         let latest = now.plus(LONGEST_WAIT);
-        let taken = self.db.write("cannot recover jobs", |tx| {
+        let (taken, story) = self.db.write("cannot recover jobs", |tx| {
+            let mut story = Story::begin();
             let lost = tx
                 .prepare_cached(entry::LOST)?
                 .query_map(params![all, now.0, latest.0], Entry::read)?
@@ -240,10 +254,12 @@ impl Outbox for SqliteOutbox {
             };
             for mut entry in lost {
                 entry.recover();
-                taken.merged += u64::from(put_back(tx, entry)?);
+                story.note(|| Step::of("taken back from a worker that is gone", &entry));
+                taken.merged += u64::from(put_back(tx, entry, &mut story)?);
             }
-            Ok(taken)
+            Ok((taken, story))
         })?;
+        story.tell();
         fail::fail_point!("outbox.recovered");
         Ok(taken)
     }
@@ -271,9 +287,13 @@ impl Outbox for SqliteOutbox {
     }
 
     fn bury(&mut self, junk: &Junk, now: Timestamp) -> Result<(), OutboxError> {
-        self.db.write("cannot keep a line that is no job", |tx| {
+        let letter = self.db.write("cannot keep a line that is no job", |tx| {
             dead::bury(tx, junk, now)
-        })
+        })?;
+        let mut story = Story::begin();
+        story.note(|| Step::buried(letter, &junk.reason));
+        story.tell();
+        Ok(())
     }
 
     fn next_due(&mut self) -> Result<Option<Timestamp>, OutboxError> {
@@ -372,9 +392,12 @@ impl Outbox for SqliteOutbox {
     }
 
     fn retry_dead(&mut self, which: &Which, now: Timestamp) -> Result<u64, OutboxError> {
-        self.db.write("cannot retry dead letters", |tx| {
-            dead::retry(tx, which, now)
-        })
+        let (retried, story) = self.db.write("cannot retry dead letters", |tx| {
+            let mut story = Story::begin();
+            Ok((dead::retry(tx, which, now, &mut story)?, story))
+        })?;
+        story.tell();
+        Ok(retried)
     }
 
     fn drop_dead(&mut self, which: &Which) -> Result<u64, OutboxError> {
@@ -435,29 +458,34 @@ fn settle_one(
     entry: Entry,
     outcome: &Settle,
     now: Timestamp,
+    story: &mut Story,
 ) -> rusqlite::Result<bool> {
     let settled = entry.clone();
+    let mut back = None;
+    let mut letter = None;
     match entry.leave(outcome, now) {
         Leaves::Done => {
             settled.delete(db)?;
             dead::supersede(db, &settled.path)?;
         }
         Leaves::Swallowed => settled.delete(db)?,
-        Leaves::Back(entry) => return put_back(db, *entry),
+        Leaves::Back(entry) => back = Some(entry),
         Leaves::Dead(death) => {
             settled.delete(db)?;
-            dead::lay(db, &settled, death, now)?;
+            letter = Some(dead::lay(db, &settled, death, now)?);
         }
     }
-    Ok(false)
+    story.note(|| Step::settled(&settled, outcome, letter));
+    back.map_or(Ok(false), |entry| put_back(db, *entry, story))
 }
 
 /// Writes an entry that comes out of a worker's hands, joined with the one enqueued meanwhile; says whether there
 /// was one.
-fn put_back(db: &Connection, entry: Entry) -> rusqlite::Result<bool> {
+fn put_back(db: &Connection, entry: Entry, story: &mut Story) -> rusqlite::Result<bool> {
     let newer = Entry::waiting(db, &entry.path)?;
     if let Some(newer) = &newer {
         newer.delete(db)?;
+        story.note(|| Step::merged(newer.id, entry.id, &entry.path));
     }
     let merged = newer.is_some();
     entry.join_any(newer).save(db)?;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use git2::Repository;
+use tracing::info;
 
 use super::attributes::Folders;
 use super::by_git::read_index;
@@ -129,6 +130,7 @@ impl GitStore {
                 watch: &*self.watch,
             };
             if let Some(commit) = committer.commit(&mut plan, &ground.tree, &manner)? {
+                info!(%commit, pages = plan.moves.len(), "committed");
                 self.last_commit = Some(commit.to_string());
                 self.commits += 1;
             }

@@ -20,6 +20,7 @@ use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Response, Status};
+use tracing::debug;
 
 use super::super::ServerSettings;
 use crate::model::{Failure, FailureKind, Secret};
@@ -173,7 +174,8 @@ impl Link {
                 let channel = self.endpoint.connect_lazy();
                 Line(InterceptedService::new(channel, self.key.clone()))
             });
-            let left = end.saturating_duration_since(Instant::now());
+            let began = Instant::now();
+            let left = end.saturating_duration_since(began);
             let answer = self.runtime.block_on(async {
                 match tokio::time::timeout(left, make(line.clone())).await {
                     Ok(answer) => answer,
@@ -183,6 +185,11 @@ impl Link {
                     ))),
                 }
             });
+            debug!(
+                answered = %answer.as_ref().map_or_else(Status::code, |_| Code::Ok),
+                ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+                "asked the qdrant server"
+            );
             let status = match answer {
                 Ok(response) => {
                     self.line = Some(line);
