@@ -61,7 +61,6 @@ impl Visit<'_, '_, '_> {
         let mut written = Vec::new();
         for (share, said) in shares.into_iter().zip(said) {
             written.extend(self.heard(share, said, errands));
-            fail::fail_point!("drain.applied");
         }
         fail::fail_point!("drain.before_receipts");
         let (files, gone) = seen(errands);
@@ -266,6 +265,7 @@ fn touch(store: &mut dyn Store, share: &Share) -> Said {
         ms = ms(began),
         "touched"
     );
+    fail::fail_point!("drain.applied");
     Said {
         answer,
         embedded: store.tally().embedded > before,
@@ -287,6 +287,13 @@ fn give_way() {
 /// Brings each share to its store, all at the same time: they do not know each other, and while one waits for the disk
 /// another has work. Returns what they said in the order of the shares.
 fn touch_all(stores: &mut [Box<dyn Store>], shares: &[Share]) -> Vec<Said> {
+    // Tests that ask what holds between two of them.
+    fail::fail_point!("drain.one_by_one", |_| {
+        let in_order = shares.iter();
+        in_order
+            .map(|share| touch(stores[share.at].as_mut(), share))
+            .collect()
+    });
     thread::scope(|scope| {
         let mut shares = shares.iter().peekable();
         let mut running = Vec::new();

@@ -182,10 +182,21 @@ impl Wiki {
 
     /// Runs the binary and lets it be killed at a point; returns whether it was.
     pub(crate) fn killed_at(&self, point: &str, args: &[&str]) -> bool {
+        self.killed(self.binary().args(args), point)
+    }
+
+    /// Runs a drain whose stores are touched one after another, in the order of their names in `verify`'s head, and kills it
+    /// after so many of them.
+    pub(crate) fn killed_after_stores(&self, stores: usize) -> bool {
+        let mut drain = self.binary();
+        drain.arg("drain");
+        drain.env("WIKI_SYNC_TEST_PLANNED_AT", "drain.one_by_one");
+        self.killed(&mut drain, &format!("drain.applied#{stores}"))
+    }
+
+    fn killed(&self, command: &mut Command, point: &str) -> bool {
         use std::os::unix::process::ExitStatusExt as _;
-        let output = self
-            .binary()
-            .args(args)
+        let output = command
             .env("WIKI_SYNC_TEST_KILL_AT", point)
             .output()
             .unwrap();

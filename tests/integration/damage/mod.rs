@@ -60,7 +60,7 @@ impl Moment {
         wiki.write(EDITED, text);
         wiki.ws(&["enqueue", EDITED]).code(0);
         if self == Self::During {
-            assert!(wiki.killed_at("drain.applied#2", &["drain"]));
+            assert!(wiki.killed_after_stores(2));
         }
     }
 }
