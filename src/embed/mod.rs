@@ -91,13 +91,13 @@ pub trait Embedder: Send {
 }
 
 /// Opens the provider that the settings name, with the vectors it gave before; `None` when they name none. Asks it
-/// nothing yet. `key` is what the provider wants to be shown.
+/// nothing yet. `key` is what the provider wants to be shown; without one that can be read, nothing more is embedded.
 ///
 /// # Errors
 /// `Refused` when a setting is missing or cannot be used; else as [`crate::state::open_db`].
 pub fn open(
     settings: &EmbeddingSettings,
-    key: Option<Secret>,
+    key: Result<Option<Secret>, Failure>,
     database: &Path,
 ) -> Result<Option<Embeddings>, Failure> {
     if !settings.is_on {

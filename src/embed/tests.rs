@@ -27,7 +27,7 @@ impl Fixture {
             ..EmbeddingSettings::default()
         };
         let database = self.folder.path().join("wiki.db");
-        let opened = open(&settings, None, &database).expect("it opens");
+        let opened = open(&settings, Ok(None), &database).expect("it opens");
         opened.expect("it is on")
     }
 
@@ -44,7 +44,7 @@ fn vector(text: &str) -> Embedded {
 }
 
 fn passages(embeddings: &mut Embeddings, texts: &[&str]) -> Vec<Embedded> {
-    let answers = embeddings.passages(texts, &|| true);
+    let answers = embeddings.passages(texts, &|| true, &mut || ());
     answers.expect("the database is there")
 }
 

@@ -211,6 +211,9 @@ impl<'a> Run<'a> {
                     }
                     outage.proved();
                     if let Next::Wait(wait) = next {
+                        for store in &mut parts.stores {
+                            store.yield_turn();
+                        }
                         std::thread::sleep(wait);
                     }
                 }

@@ -175,6 +175,12 @@ pub trait Store: Send {
     /// then shard.
     fn rest(&mut self) {}
 
+    /// Says whether bringing pages to it may wait for a program that is not the store (vectors: the provider of dense ones),
+    /// which is to hold up no other store.
+    fn waits_for_others(&self) -> bool {
+        false
+    }
+
     /// Says what the store is without for now although it takes pages (vectors: the provider of dense ones). The pages that
     /// need it have a failure as their outcome.
     fn lack(&self) -> Option<Failure> {

@@ -460,3 +460,103 @@ fn what_is_wished_to_stop_leaves_what_it_has_not_embedded_and_uses_no_attempt() 
     wiki.drain();
     wiki.assert_in_sync();
 }
+
+#[test]
+fn while_the_provider_is_waited_for_graph_and_git_hold_the_page_and_readers_have_the_vectors() {
+    let server = EmbeddingServer::start();
+    let wiki = with_provider(Wiki::small(), &server);
+    wiki.drain();
+    wiki.write("wiki-output/new.md", "# New\n\nFresh words.\n");
+    let _ = server.asked();
+    server.always(Some(Fault::Hang));
+    let mut drain = wiki.binary().arg("drain").spawn().unwrap();
+    let end = Instant::now() + Duration::from_mins(1);
+    while texts(&server).is_empty() {
+        assert!(Instant::now() < end, "it asks nothing");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let words = ["search", "Redis", "--set", "embedding.provider=none"];
+    assert_eq!(wiki.json(0, &words)[0]["path"], "wiki-output/a.md");
+    let verified = wiki.json(75, &["verify"]);
+    assert_eq!(verified["unread"].as_array().unwrap().len(), 0);
+    assert_eq!(wiki.head_pages().len(), 4);
+    let status = wiki.json(0, &["status"]);
+    for (store, behind) in [("graph", 0), ("git", 0), ("vectors", 1)] {
+        assert_eq!(status["stores"][store]["behind"], behind, "{status}");
+    }
+    assert_eq!(texts(&server), Vec::<String>::new(), "it still waits");
+    drain.kill().unwrap();
+    drain.wait().unwrap();
+    server.always(None);
+    wiki.drain();
+    wiki.assert_in_sync();
+}
+
+#[test]
+fn a_key_that_cannot_be_read_keeps_no_page_from_graph_git_and_words() {
+    let server = EmbeddingServer::start();
+    let mut wiki = with_provider(Wiki::small(), &server);
+    wiki.env.insert(
+        "WIKI_SYNC_EMBEDDING_KEY_FILE".into(),
+        "keys/none.txt".into(),
+    );
+    let report = wiki.json(4, &["drain"]);
+    let trouble = &report["trouble"][0];
+    assert_eq!(trouble["store"], "vectors");
+    for (field, words) in [
+        ("reason", "keys/none.txt"),
+        ("hint", "WIKI_SYNC_EMBEDDING_API_KEY"),
+    ] {
+        assert!(trouble[field].as_str().unwrap().contains(words), "{report}");
+    }
+    assert_eq!(wiki.head_pages().len(), 3);
+    let found = wiki.ws(&["search", "Redis", "--json"]).code(0);
+    assert_eq!(found.json()[0]["path"], "wiki-output/a.md");
+    assert!(found.err.contains("keys/none.txt"), "{}", found.err);
+    assert_eq!(wiki.json(75, &["verify"])["drift"], serde_json::json!([]));
+    let doctor = wiki.ws(&["doctor"]);
+    assert!(doctor.out.contains("put it there"), "{}", doctor.out);
+    // Nor does one that must not be sent, nor the one of a Qdrant server.
+    wiki.env.remove("WIKI_SYNC_EMBEDDING_KEY_FILE");
+    for (name, value) in [
+        ("EMBEDDING_API_KEY", "sk"),
+        ("EMBEDDING_URL", "http://192.0.2.1/v1"),
+    ] {
+        wiki.env.insert(format!("WIKI_SYNC_{name}"), value.into());
+    }
+    wiki.write("wiki-output/new.md", "# New\n");
+    let report = wiki.json(4, &["drain"]);
+    let reason = report["trouble"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("clear text"), "{reason}");
+    for (name, value) in [
+        ("URL", "http://127.0.0.1:9"),
+        ("API_KEY_FILE", "keys/none.txt"),
+    ] {
+        let name = format!("WIKI_SYNC_VECTORS_{name}");
+        wiki.env.insert(name, value.into());
+    }
+    wiki.write("wiki-output/newer.md", "# Newer\n");
+    let report = wiki.json(4, &["drain"]);
+    assert_eq!(report["stores"]["graph"]["applied"], 1);
+    assert_eq!(wiki.head_pages().len(), 5);
+}
+
+#[test]
+fn a_search_before_anything_was_embedded_says_why_there_is_nothing_and_nothing_untrue() {
+    let mut server = EmbeddingServer::start();
+    let wiki = with_provider(Wiki::small(), &server);
+    server.down();
+    wiki.ws(&["drain", "--no-wait"]).code(75);
+    let found = wiki.ws(&["search", "Redis"]).code(0);
+    for (words, is_told) in [
+        ("refused the connection", true),
+        ("3 jobs wait", true),
+        ("embedded nothing yet", false),
+        ("no page is indexed", false),
+    ] {
+        assert_eq!(found.err.contains(words), is_told, "{}", found.err);
+    }
+    let held = wiki.ws(&["status"]).code(0);
+    let told = "found by words only, their meaning is owed: cannot embed: ";
+    assert!(held.out.contains(told), "{}", held.out);
+}

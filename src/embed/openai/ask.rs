@@ -98,6 +98,8 @@ pub(super) struct Line {
     host: String,
     key: Option<Secret>,
     key_place: String,
+    /// Why nothing may be asked: the key cannot be had, or must not be sent.
+    unusable: Option<Failure>,
     model: String,
     timeout: Duration,
     pub(super) patience: Patience,
@@ -106,13 +108,14 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Makes the way to the provider at `url`. `key_place` says where the key comes from, or is to be put.
+    /// Makes the way to the provider at `url`. `key_place` says where the key comes from, or is to be put. A key that cannot
+    /// be had, or must not be sent, is the failure of whatever is asked for: pages are found by their words meanwhile.
     ///
     /// # Errors
-    /// `Refused` when the key cannot be sent or must not be.
+    /// `Refused` when the URL is none.
     pub(super) fn new(
         url: &str,
-        key: Option<Secret>,
+        key: Result<Option<Secret>, Failure>,
         key_place: String,
         model: &str,
         timeout: Duration,
@@ -120,7 +123,8 @@ impl Line {
         let refused = |reason: String| Failure::new(FailureKind::Refused, reason);
         let endpoint = http::parse(&format!("{}/embeddings", url.trim_end_matches('/')))
             .map_err(|why| refused(format!("embedding.url {url:?}: {why}")))?;
-        if let Some(key) = &key {
+        let checked = key.and_then(|key| {
+            let Some(key) = key else { return Ok(None) };
             if http::is_clear(&endpoint) {
                 return Err(refused(format!(
                     "embedding.url {url:?} would send the key in clear text"
@@ -133,7 +137,12 @@ impl Line {
                 return Err(refused(format!("the key in {key_place} is none"))
                     .hint("a key is one word of letters, digits and signs"));
             }
-        }
+            Ok(Some(key))
+        });
+        let (key, unusable) = match checked {
+            Ok(key) => (key, None),
+            Err(why) => (None, Some(why)),
+        };
         let host = endpoint.authority().map_or("", |all| all.as_str()).into();
         Ok(Self {
             agent: http::agent(&endpoint, timeout),
@@ -141,6 +150,7 @@ impl Line {
             host,
             key,
             key_place,
+            unusable,
             model: model.into(),
             timeout,
             patience: Patience::default(),
@@ -159,8 +169,13 @@ impl Line {
         go_on: GoOn<'_>,
         read: impl Fn(&[u8]) -> Result<T, String>,
     ) -> Result<T, Setback> {
+        if let Some(why) = &self.unusable {
+            return Err(Setback::Provider(why.clone()));
+        }
+        let mut last = None;
         for tried in 0.. {
-            self.keep_quiet(go_on)?;
+            self.keep_quiet(go_on)
+                .map_err(|stopped| Setback::Provider(last.take().unwrap_or(stopped)))?;
             let failed = match self.post(body, count, within) {
                 Ok(answer) => {
                     return read(&answer).map_err(|why| {
@@ -185,6 +200,10 @@ impl Line {
             if tried >= most || wait > self.patience.longest {
                 return Err(failed.setback);
             }
+            last = Some(match &failed.setback {
+                Setback::Provider(failure) => unreached(&failure.reason),
+                Setback::Texts(suspicion) => unreached(&suspicion.failure.reason),
+            });
             let until = Instant::now() + wait;
             let mut quiet = self.quiet();
             *quiet = Some(quiet.map_or(until, |before| before.max(until)));
@@ -199,10 +218,10 @@ impl Line {
     }
 
     /// Leaves the provider alone for as long as it wants.
-    fn keep_quiet(&self, go_on: GoOn<'_>) -> Result<(), Setback> {
+    fn keep_quiet(&self, go_on: GoOn<'_>) -> Result<(), Failure> {
         loop {
             if !go_on() {
-                return Err(Setback::Provider(stopped()));
+                return Err(stopped());
             }
             let until = *self.quiet();
             let Some(left) = until.and_then(|until| until.checked_duration_since(Instant::now()))
@@ -364,6 +383,11 @@ pub(super) fn stopped() -> Failure {
     )
 }
 
+/// The failure of texts for which there was no time left after something else had failed for this reason.
+pub(super) fn unreached(why: &str) -> Failure {
+    Failure::new(FailureKind::Busy, why)
+}
+
 /// Reads how long the provider wants to be left alone: seconds, or a date.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let value = headers.get("retry-after")?.to_str().ok()?.trim();
@@ -406,7 +430,7 @@ mod tests {
     #[test]
     fn a_key_crosses_no_network_in_clear_text_and_is_no_header_of_its_own() {
         let line = |url: &str, key: &str| {
-            let key = Some(Secret::new(key));
+            let key = Ok(Some(Secret::new(key)));
             Line::new(url, key, KEY_VARIABLE.into(), "m", Duration::from_secs(1))
         };
         for (url, key, words) in [
@@ -414,13 +438,19 @@ mod tests {
             ("https://example.org/v1", "sk\r\nx: y", "is none"),
             ("https://example.org/v1", " ", "is none"),
         ] {
-            let failure = line(url, key).expect_err(url);
+            let line = line(url, key).expect(url);
+            let within = Duration::from_secs(1);
+            let asked = line.ask("{}", 1, within, Tries::One, &|| true, |_| Ok(()));
+            let Err(Setback::Provider(failure)) = asked else {
+                panic!("{url}: {asked:?}");
+            };
             assert_eq!(failure.kind, FailureKind::Refused);
             assert!(failure.reason.contains(words), "{failure:?}");
-            assert!(!format!("{failure:?}").contains("sk"), "{failure:?}");
+            assert!(!format!("{line:?} {failure:?}").contains("sk"), "{line:?}");
         }
         for url in ["https://example.org/v1", "http://localhost:1/v1"] {
             let line = line(url, "sk-1").expect(url);
+            assert_eq!(line.unusable, None);
             assert!(!format!("{line:?}").contains("sk-1"));
         }
     }

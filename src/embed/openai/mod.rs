@@ -26,7 +26,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use self::ask::{Line, Setback, Suspicion, Tries, stopped};
+use self::ask::{Line, Setback, Suspicion, Tries, stopped, unreached};
 use self::wire::Wanted;
 use super::settings::{EmbeddingSettings, KEY_VARIABLE, Purpose, Role};
 use super::{Embedder, Given, GoOn, Keep, PASSAGE_VERSION, Vector};
@@ -68,7 +68,10 @@ impl OpenAi {
     ///
     /// # Errors
     /// `Refused` when a setting is missing or cannot be used.
-    pub(super) fn new(settings: &EmbeddingSettings, key: Option<Secret>) -> Result<Self, Failure> {
+    pub(super) fn new(
+        settings: &EmbeddingSettings,
+        key: Result<Option<Secret>, Failure>,
+    ) -> Result<Self, Failure> {
         if settings.model.is_empty() {
             return Err(Failure::new(
                 FailureKind::Refused,
@@ -163,11 +166,20 @@ impl OpenAi {
             Err(Setback::Provider(failure)) => Err(failure),
             Err(Setback::Texts(suspicion)) => {
                 self.innocent(go_on)?;
+                let why = suspicion.failure.reason.clone();
                 let parted = self.part(first, texts, suspicion, go_on, done).map(drop);
                 if parted.is_err() && !go_on() {
                     self.suspect(first, texts, done);
                 }
-                parted
+                parted.map_err(|failure| match failure.kind {
+                    // That there was no time left says little.
+                    FailureKind::Busy => unreached(&why),
+                    FailureKind::Down
+                    | FailureKind::Waiting
+                    | FailureKind::Refused
+                    | FailureKind::Transient
+                    | FailureKind::Rejected => failure,
+                })
             }
         }
     }

@@ -23,7 +23,7 @@ fn settings(server: &EmbeddingServer) -> EmbeddingSettings {
 }
 
 fn provider(settings: &EmbeddingSettings, key: Option<&str>) -> OpenAi {
-    let mut provider = OpenAi::new(settings, key.map(Secret::new)).expect("settings are good");
+    let mut provider = OpenAi::new(settings, Ok(key.map(Secret::new))).expect("settings are good");
     // Not as patient as with a real one.
     provider.line.patience.waits = vec![Duration::from_millis(5); 4];
     provider
@@ -597,7 +597,7 @@ fn the_fingerprint_changes_with_what_changes_a_passages_vector_and_with_nothing_
         assert_eq!(of(change), before);
     }
     let none = EmbeddingSettings::default();
-    let failure = OpenAi::new(&none, None).expect_err("no model");
+    let failure = OpenAi::new(&none, Ok(None)).expect_err("no model");
     assert!(
         failure.reason.contains("embedding.model is not"),
         "{failure:?}"

@@ -130,9 +130,6 @@ impl VectorSettings {
     }
 }
 
-/// From how many texts on the engine is let go of while they are embedded: others may want it meanwhile.
-const MANY: usize = 64;
-
 /// The vectors of one wiki.
 pub struct VectorStore {
     settings: VectorSettings,
@@ -294,11 +291,14 @@ impl VectorStore {
         Ok(Self::over(engine, settings, embeddings))
     }
 
-    /// Makes the vectors of a wiki whose id cannot be learned, for this reason: each use of them fails with it, and nothing
-    /// is touched, while the other stores are served.
+    /// Makes the vectors of a wiki which cannot be used, for this reason: each use of them fails with it, and nothing
+    /// is touched, while the other stores are served. `model`: the fingerprint of the one that the settings name.
     #[must_use]
-    pub fn unusable(settings: VectorSettings, why: Failure) -> Self {
-        Self::over(Box::new(Unusable(why)), settings, None)
+    pub fn unusable(settings: VectorSettings, model: Option<String>, why: Failure) -> Self {
+        let mut store = Self::over(Box::new(Unusable(why)), settings, None);
+        // What they derive is known all the same: no receipt and no dead letter is of another.
+        store.take_model(model);
+        store
     }
 
     fn over(
@@ -316,19 +316,24 @@ impl VectorStore {
             .as_ref()
             .map(Embeddings::fingerprint)
             .or_else(|| shaped.cloned());
-        let mut fingerprint = lesser.clone();
-        if let Some(model) = &model {
-            fingerprint.push_str(", dense ");
-            fingerprint.push_str(model);
-        }
-        Self {
+        let mut store = Self {
             settings,
-            fingerprint,
+            fingerprint: lesser.clone(),
             lesser,
-            model,
+            model: None,
             meaning: embeddings.map(Meaning::new),
             engine,
+        };
+        store.take_model(model);
+        store
+    }
+
+    /// Takes the model that makes dense vectors.
+    fn take_model(&mut self, model: Option<String>) {
+        if let Some(model) = &model {
+            self.fingerprint = format!("{}, dense {model}", self.lesser);
         }
+        self.model = model;
     }
 
     fn points_of(&self, page: &Page) -> Vec<Point> {
@@ -572,10 +577,9 @@ impl VectorStore {
         if owed.is_empty() {
             return Ok(HashMap::new());
         }
-        if owed.iter().map(|(_, points)| points.len()).sum::<usize>() >= MANY {
-            self.engine.rest();
-        }
-        let lacks = meaning.give(&mut owed)?;
+        // Others may want the engine while a provider is waited for.
+        let engine = &mut self.engine;
+        let lacks = meaning.give(&mut owed, &mut || engine.rest())?;
         for (at, points) in owed {
             if lacks.contains_key(&at) {
                 let wanted = |point: &&mut Point| point.dense.is_none();
@@ -797,11 +801,16 @@ impl Store for VectorStore {
         }
     }
 
+    fn waits_for_others(&self) -> bool {
+        self.meaning.is_some()
+    }
+
     fn lack(&self) -> Option<Failure> {
         self.meaning.as_ref()?.lack().cloned()
     }
 
     fn probe_lack(&mut self) -> Result<(), Failure> {
+        self.engine.rest();
         self.meaning.as_mut().map_or(Ok(()), Meaning::probe)
     }
 
