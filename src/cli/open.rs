@@ -98,7 +98,7 @@ impl Workspace {
             .and_then(|mut outbox| outbox.counts(Timestamp::now()))
             .unwrap_or_default();
         // Pages that went in without their meaning are held, and have no receipt yet.
-        if pages == 0 && counts.held == 0 {
+        if pages == 0 && counts.held + counts.in_flight == 0 {
             return Ok(Some(
                 "no page is indexed yet: `wiki-sync drain` does it".into(),
             ));
@@ -368,7 +368,7 @@ mod wired {
     use crate::stores::git::{self, GitSettings, GitStore};
     use crate::stores::graph::GraphStore;
     use crate::stores::vectors::{
-        Beside, Question, ServerSettings, VectorSettings, VectorStore, adopted_wiki_id,
+        Beside, Only, Question, ServerSettings, VectorSettings, VectorStore, adopted_wiki_id,
     };
 
     /// How long a search waits for the provider.
@@ -613,11 +613,21 @@ mod wired {
                 drop(store);
                 no_meaning = Some(failure);
                 question.meaning = None;
-                VectorStore::open(vector_settings(ws)?, &ws.state, None)?.ask(&question)?
+                store = VectorStore::open(vector_settings(ws)?, &ws.state, None)?;
+                store.ask(&question)?
             }
             other => other?,
         };
+        let is_narrow = asked.only != Only::default();
+        let is_elsewhere = answer.hits.is_empty() && is_narrow && {
+            question.only = Only::default();
+            question.limit = 1;
+            store
+                .ask(&question)
+                .is_ok_and(|answer| !answer.hits.is_empty())
+        };
         Ok(Found {
+            is_elsewhere,
             hits: answer.hits,
             channels: answer.channels,
             no_meaning,

@@ -21,6 +21,8 @@ pub struct Counts {
     pub embedded: u64,
     /// Texts whose vector was at hand.
     pub cached: u64,
+    /// Of those that the provider embedded: texts that were too long for it and are embedded by their beginning.
+    pub shortened: u64,
 }
 
 /// Dense vectors: from the cache, else from the provider.
@@ -175,6 +177,9 @@ impl Embeddings {
     /// Returns what was counted since it was opened.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.counts
+        Counts {
+            shortened: self.embedder.shortened(),
+            ..self.counts
+        }
     }
 }

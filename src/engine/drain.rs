@@ -466,6 +466,10 @@ impl<'a> Run<'a> {
             let part = report.stores.entry(store.name().as_str()).or_default();
             part.embedded = since(tally.embedded, told.embedded);
             part.cached = since(tally.cached, told.cached);
+            if tally.embedded.is_some() {
+                part.shortened = Some(tally.shortened.saturating_sub(told.shortened));
+                part.stripped = Some(tally.stripped.saturating_sub(told.stripped));
+            }
             let commits = tally.commits.saturating_sub(told.commits);
             report.commits += commits;
             if commits > 0 {

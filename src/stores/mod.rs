@@ -39,6 +39,12 @@ pub struct Tally {
     pub embedded: Option<u64>,
     /// Texts whose embedding was at hand.
     pub cached: Option<u64>,
+    /// Texts that were too long for the provider: their beginning was embedded.
+    pub shortened: u64,
+    /// Pages whose embeddings were taken off, since no provider is set.
+    pub stripped: u64,
+    /// Of the last look at all that the store holds: its sections, and how many of them have their meaning.
+    pub sections: Option<[u64; 2]>,
     /// The last commit made, in hex.
     pub commit: Option<String>,
     /// How many commits were made.

@@ -291,12 +291,22 @@ fn a_search_looks_at_the_pages_that_it_is_told_to() {
         ("wiki-output/two/c.md", "# C\n\nneedle\n"),
     ]);
     wiki.drain();
+    wiki.ws(&["search", "needle", "-n", "0"]).code(2);
+    let told = wiki.ws(&["search", "needle", "--tag", "green", "--json"]);
+    let told = told.code(0);
+    assert_eq!(told.json(), serde_json::json!([]));
+    for words in ["--tag \"green\"", "nothing found, by words"] {
+        assert!(told.err.contains(words), "{}", told.err);
+    }
     for (flags, found) in [
         (
             &["--path-prefix", "wiki-output/one/"][..],
             &["one/a.md", "one/b.md"][..],
         ),
         (&["--path-prefix", "wiki-output/t"], &["two/c.md"]),
+        (&["--path-prefix", "one/b"], &["one/b.md"]),
+        (&["--path-prefix", "./wiki-output/two/"], &["two/c.md"]),
+        (&["--path-prefix", "wiki-output/no"], &[]),
         (&["--tag", "red"], &["one/a.md"]),
         (&["--repo", "first"], &["one/a.md"]),
         (&["--lang", "rust"], &["one/b.md"]),
@@ -333,6 +343,7 @@ fn another_model_is_refused_with_both_names_and_the_command_which_rebuilds_and_e
     wiki.write("wiki-output/new.md", "# New\n\nIt waits.\n");
     let _ = server.asked();
     let ran = wiki.ws(&["drain"]).code(4);
+    assert!(!ran.out.contains("normalisation"), "only what differs");
     for words in [
         "prefix \\\"\\\"",
         "prefix \\\"other: \\\"",
@@ -397,6 +408,11 @@ fn a_rebuild_that_is_killed_goes_on_and_embeds_nothing_twice() {
         ("vectors.exchanged", "meaning"),
     ] {
         assert!(wiki.killed_at(point, &["rebuild", "vectors"]), "{point}");
+        let doctor = wiki.ws(&["doctor"]).out;
+        assert!(
+            doctor.contains("from a rebuild that was cut off"),
+            "{doctor}"
+        );
         let hits = wiki.json(0, &["search", "Redis list"]);
         assert_eq!(channels(&hits).last(), Some(&channel), "{point}");
     }
@@ -516,6 +532,14 @@ fn a_key_that_cannot_be_read_keeps_no_page_from_graph_git_and_words() {
     assert_eq!(wiki.json(75, &["verify"])["drift"], serde_json::json!([]));
     let doctor = wiki.ws(&["doctor"]);
     assert!(doctor.out.contains("put it there"), "{}", doctor.out);
+    wiki.write("keys/none.txt", "sk\n");
+    wiki.git(&["add", "keys/none.txt"]);
+    let doctor = wiki.ws(&["doctor"]);
+    for words in ["can be read by others", "is in git"] {
+        assert!(doctor.out.contains(words), "{}", doctor.out);
+    }
+    wiki.git(&["rm", "-q", "--cached", "keys/none.txt"]);
+    wiki.remove("keys/none.txt");
     // Nor does one that must not be sent, nor the one of a Qdrant server.
     wiki.env.remove("WIKI_SYNC_EMBEDDING_KEY_FILE");
     for (name, value) in [
@@ -559,4 +583,54 @@ fn a_search_before_anything_was_embedded_says_why_there_is_nothing_and_nothing_u
     let held = wiki.ws(&["status"]).code(0);
     let told = "found by words only, their meaning is owed: cannot embed: ";
     assert!(held.out.contains(told), "{}", held.out);
+}
+
+#[test]
+fn without_its_provider_a_drain_says_that_meaning_goes_and_with_it_brings_it_back_for_nothing() {
+    let server = EmbeddingServer::start();
+    let wiki = with_provider(Wiki::small(), &server);
+    wiki.drain();
+    let _ = server.asked();
+    let sections = |verified: &serde_json::Value| {
+        let [points, dense] = ["points", "dense"].map(|name| verified[name].as_u64());
+        (points.unwrap(), dense.unwrap())
+    };
+    let none = ["--set", "embedding.provider=none"];
+    let ran = wiki.ws(&[&["drain"], &none[..]].concat()).code(0);
+    assert!(
+        ran.out.contains("meaning taken off: 3 pages"),
+        "{}",
+        ran.out
+    );
+    let verified = wiki.json(0, &[&["verify"], &none[..]].concat());
+    assert_eq!(sections(&verified), (SECTIONS, 0));
+    let report = wiki.drain();
+    let vectors = &report["stores"]["vectors"];
+    assert_eq!(
+        (
+            &vectors["embedded"],
+            &vectors["cached"],
+            &vectors["stripped"]
+        ),
+        (&0.into(), &SECTIONS.into(), &0.into())
+    );
+    assert_eq!(sections(&wiki.json(0, &["verify"])), (SECTIONS, SECTIONS));
+    assert_eq!(texts(&server), Vec::<String>::new());
+}
+
+#[test]
+fn a_drain_says_how_many_texts_were_embedded_and_how_many_by_their_beginning_alone() {
+    let server = EmbeddingServer::start();
+    server.take_chars(300);
+    let wiki = with_provider(Wiki::small(), &server);
+    let long = format!("# Long\n\n{}\n", "word ".repeat(100));
+    wiki.write("wiki-output/long.md", long);
+    let ran = wiki.ws(&["drain"]).code(0);
+    for words in [
+        "5 texts embedded, 0 at hand",
+        "too long for the model: 1 text",
+    ] {
+        assert!(ran.out.contains(words), "{words} is not in {}", ran.out);
+    }
+    wiki.assert_in_sync();
 }

@@ -297,8 +297,13 @@ impl Line {
         let words = words.map_or_else(String::new, |words| {
             format!(": {}", http::told(&words, self.key.as_ref()))
         });
-        let why = format!("{} answered {}{words}", self.host, status.as_u16());
-        let again = retry_after(headers, SystemTime::now()).map_or(Again::Soon, Again::After);
+        let asks = retry_after(headers, SystemTime::now());
+        let long = asks.filter(|&wait| wait > self.patience.longest);
+        let long = long.map_or_else(String::new, |wait| {
+            format!(", and asks to be left alone for {}", roughly(wait))
+        });
+        let why = format!("{} answered {}{words}{long}", self.host, status.as_u16());
+        let again = asks.map_or(Again::Soon, Again::After);
         match status.as_u16() {
             400 | 413 | 422 => suspect(FailureKind::Rejected, &why, true).into(),
             401 | 403 => {
@@ -320,13 +325,17 @@ impl Line {
                 .into(),
             402 => misused(&why, "the provider wants to be paid").into(),
             429 if is_broke => misused(&why, "the provider wants to be paid").into(),
-            408 | 425 | 429 | 503 | 529 => Failed {
-                setback: away(&why),
+            429 => Failed {
+                setback: with_hint(away(&why), TOO_MANY),
+                again,
+            },
+            408 | 425 | 503 | 529 => Failed {
+                setback: with_hint(away(&why), IN_TROUBLE),
                 again,
             },
             // Also how llama.cpp says that a text is too long, and Ollama that a number is none.
             500..=599 => Failed {
-                setback: suspect(FailureKind::Transient, &why, true),
+                setback: with_hint(suspect(FailureKind::Transient, &why, true), IN_TROUBLE),
                 again,
             },
             _ => misused(&why, "check embedding.url and embedding.model").into(),
@@ -369,6 +378,30 @@ fn suspect(kind: FailureKind, why: &str, is_length: bool) -> Setback {
         failure: Failure::new(kind, cannot(why)),
         is_length,
     })
+}
+
+/// What helps where a provider was asked too often, and where it is not well.
+const TOO_MANY: &str = "it is asked again later; fewer requests: lower embedding.concurrency, or look at the account's limits";
+const IN_TROUBLE: &str = "it is asked again later; the server's own log says more";
+
+fn with_hint(setback: Setback, hint: &str) -> Setback {
+    match setback {
+        Setback::Provider(failure) => Setback::Provider(failure.hint(hint)),
+        Setback::Texts(suspicion) => Setback::Texts(Suspicion {
+            failure: suspicion.failure.hint(hint),
+            ..suspicion
+        }),
+    }
+}
+
+/// Returns a length of time in words.
+fn roughly(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", seconds / 60),
+        seconds @ 7200..8_640_000 => format!("{} h", seconds / 3600),
+        _ => "months".into(),
+    }
 }
 
 fn cannot(why: &str) -> String {

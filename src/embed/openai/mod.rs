@@ -20,7 +20,7 @@ mod tests;
 mod wire;
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -59,6 +59,8 @@ pub(super) struct OpenAi {
     dimension: OnceLock<usize>,
     /// The most texts that the provider was found to take at once.
     limit: AtomicUsize,
+    /// How many texts were embedded by their beginning.
+    shortened: AtomicU64,
     /// Texts that failed together when there was no time left to find out which of them was to blame.
     suspects: Mutex<HashSet<ContentSha>>,
 }
@@ -108,6 +110,7 @@ impl OpenAi {
             timeout: settings.timeout,
             dimension,
             limit: AtomicUsize::new(usize::MAX),
+            shortened: AtomicU64::new(0),
             suspects: Mutex::default(),
         })
     }
@@ -279,7 +282,10 @@ impl OpenAi {
             let end = text.char_indices().nth(chars);
             let beginning = &text[..end.map_or(text.len(), |(at, _)| at)];
             match self.ask_passages(&[beginning], Tries::Suspected, go_on) {
-                Ok(vectors) => return Ok(vectors.into_iter().next().ok_or(suspicion.failure)),
+                Ok(vectors) => {
+                    self.shortened.fetch_add(1, Ordering::Relaxed);
+                    return Ok(vectors.into_iter().next().ok_or(suspicion.failure));
+                }
                 Err(Setback::Provider(failure)) => return Err(failure),
                 Err(Setback::Texts(_)) => {}
             }
@@ -413,6 +419,10 @@ impl Embedder for OpenAi {
         let over = over.into_inner().unwrap_or_else(stopped);
         let or_over = |answer: Option<_>| answer.unwrap_or_else(|| Err(over.clone()));
         Ok(answers.into_iter().map(or_over).collect())
+    }
+
+    fn shortened(&self) -> u64 {
+        self.shortened.load(Ordering::Relaxed)
     }
 
     fn query(&self, text: &str, within: Duration) -> Result<Vector, Failure> {

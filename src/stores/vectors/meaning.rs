@@ -152,15 +152,12 @@ impl Meaning {
         }
         let failures = || given.iter().filter_map(|one| one.as_ref().err());
         let busy = failures().find(|why| why.kind == FailureKind::Busy)?;
-        // What happened says more than that there was no time left.
-        let why = failures().find(|why| why.kind != FailureKind::Busy);
-        let why = why.unwrap_or(busy);
-        Some(
-            match is_providers(why.kind) && why.kind != FailureKind::Busy {
-                true => why.clone(),
-                false => Failure::new(FailureKind::Down, why.reason.clone()),
-            },
-        )
+        // What became of a text says more than that there was no time left.
+        let told = failures().find(|why| !is_providers(why.kind));
+        Some(Failure {
+            kind: FailureKind::Down,
+            ..told.unwrap_or(busy).clone()
+        })
     }
 }
 

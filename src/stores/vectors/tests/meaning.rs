@@ -156,7 +156,7 @@ pub(super) fn another_model_of_the_same_dimension_is_refused_and_nothing_is_dele
     ] {
         assert_eq!(failure.kind, FailureKind::Refused);
         assert!(
-            failure.reason.contains("model A") && failure.reason.contains("name B"),
+            failure.reason.contains("made with A") && failure.reason.contains("name B"),
             "{failure}"
         );
         assert!(failure.hint.is_some_and(|hint| hint.contains("rebuild")));
@@ -356,7 +356,7 @@ pub(super) fn a_provider_that_uses_up_the_time_and_gives_nothing_is_away(place: 
     for (word, fault, words) in [
         // An innocent text is answered meanwhile.
         ("needle", Fault::Hang, "did not answer within 0.4 s"),
-        ("pin", Fault::After(429, "29"), "answered 429"),
+        ("pin", Fault::After(429, "2"), "answered 429"),
     ] {
         let server = EmbeddingServer::start();
         server.poison(word, fault);
