@@ -88,8 +88,8 @@ impl Embeddings {
     ///
     /// # Errors
     /// `Down` and `Refused`.
-    pub fn probe(&self) -> Result<(), Failure> {
-        self.embedder.probe()
+    pub fn probe(&self, go_on: GoOn<'_>) -> Result<(), Failure> {
+        self.embedder.probe(go_on)
     }
 
     /// Returns for each passage its vector, or why it has none: those at hand, then all others in one go. What the

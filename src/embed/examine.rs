@@ -34,7 +34,7 @@ pub fn examine(
     let began = Instant::now();
     let provider = OpenAi::new(settings, key);
     let tried = provider.and_then(|provider| {
-        provider.try_out(within)?;
+        provider.try_out(within, &|| true)?;
         Ok(provider.dimension().unwrap_or_default())
     });
     let took = began.elapsed();

@@ -64,8 +64,8 @@ pub trait Embedder: Send {
     /// Asks for the vector of an innocent text.
     ///
     /// # Errors
-    /// `Down` and `Refused`: the provider's failure, when even that gets none.
-    fn probe(&self) -> Result<(), Failure>;
+    /// `Down` and `Refused`: the provider's failure, when even that gets none. `Busy` when `go_on` said no.
+    fn probe(&self, go_on: GoOn<'_>) -> Result<(), Failure>;
 
     /// Returns for each text its vector, or why it has none. Hands on to `keep` what became of some texts
     /// as soon as it is known.

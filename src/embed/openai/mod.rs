@@ -209,8 +209,8 @@ impl OpenAi {
     ///
     /// # Errors
     /// The provider's failure.
-    pub(super) fn try_out(&self, within: Duration) -> Result<(), Failure> {
-        match self.ask(&self.passage, &[INNOCENT], within, Tries::One, &|| true) {
+    pub(super) fn try_out(&self, within: Duration, go_on: GoOn<'_>) -> Result<(), Failure> {
+        match self.ask(&self.passage, &[INNOCENT], within, Tries::One, go_on) {
             Ok(_) => Ok(()),
             Err(Setback::Provider(failure)) => Err(failure),
             Err(Setback::Texts(suspicion)) => Err(self.line.convict(suspicion)),
@@ -366,13 +366,13 @@ impl Embedder for OpenAi {
 
     fn learn(&self) -> Result<usize, Failure> {
         if self.dimension().is_none() {
-            self.probe()?;
+            self.probe(&|| true)?;
         }
         Ok(self.dimension().unwrap_or_default())
     }
 
-    fn probe(&self) -> Result<(), Failure> {
-        self.try_out(PROBE)
+    fn probe(&self, go_on: GoOn<'_>) -> Result<(), Failure> {
+        self.try_out(PROBE, go_on)
     }
 
     fn passages(

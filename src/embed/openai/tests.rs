@@ -486,6 +486,11 @@ fn no_text_is_embedded_that_nobody_waits_for() {
         assert_eq!(failures(&answers.expect("kept")), [(0, FailureKind::Busy)]);
     });
     assert!(began.elapsed() < LONG);
+    // So is the one before a probe.
+    let _ = server.asked();
+    let probed = provider.probe(&|| false).expect_err("nobody waits for it");
+    assert_eq!(probed.kind, FailureKind::Busy);
+    assert!(server.asked().is_empty());
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl Beside {
         )?;
         if let Some(embeddings) = &embeddings {
             // Words alone would be no gain, so nothing is begun without it.
-            embeddings.probe()?;
+            embeddings.probe(&|| !state.stop().is_wished())?;
         }
         take_shape(&mut settings, embeddings.as_ref());
         let (engine, built) = prepare(&settings, state)?;

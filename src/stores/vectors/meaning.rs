@@ -66,7 +66,7 @@ impl Meaning {
     /// # Errors
     /// Its failure.
     pub(super) fn probe(&mut self) -> Result<(), Failure> {
-        let answer = self.embeddings.probe();
+        let answer = self.embeddings.probe(&|| !self.stop.is_wished());
         self.away = answer
             .clone()
             .err()
