@@ -634,3 +634,20 @@ fn a_drain_says_how_many_texts_were_embedded_and_how_many_by_their_beginning_alo
     }
     wiki.assert_in_sync();
 }
+
+#[test]
+fn killed_when_graph_and_git_have_their_receipts_the_vectors_follow() {
+    let server = EmbeddingServer::start();
+    let wiki = with_provider(Wiki::small(), &server);
+    assert!(wiki.killed_at("drain.quick_receipts", &["drain"]));
+    assert_eq!(wiki.head_pages().len(), 3);
+    assert_eq!(texts(&server), Vec::<String>::new());
+    let report = wiki.drain();
+    assert_eq!(report["stores"]["graph"]["applied"], 0);
+    assert_eq!(report["stores"]["vectors"]["applied"], 3);
+    wiki.remove("wiki-output/b.md");
+    wiki.write("wiki-output/a.md", "# Alpha\n\nShorter.\n");
+    assert!(wiki.killed_at("drain.quick_receipts", &["drain"]));
+    wiki.drain();
+    wiki.assert_in_sync();
+}
