@@ -1,5 +1,7 @@
 //! What `doctor` looks at: each check with the part of the settings that it needs.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 use super::commands::hooks::own_path;
@@ -38,6 +40,7 @@ pub(super) fn checks(ws: &Workspace) -> Result<Vec<Check>, Failure> {
     checks.push(vectors(ws, known.as_ref(), dense.clone()));
     checks.push(embedding(ws, &dense));
     checks.push(alerts(ws));
+    checks.extend(secrets(ws));
     let state = ws.state.clone();
     checks.push(Check::new("watch", move || {
         doctor::watcher::examine(&state, Timestamp::now())
@@ -171,4 +174,70 @@ fn embedding(ws: &Workspace, meant: &Meant) -> Check {
 fn alerts(ws: &Workspace) -> Check {
     let channels = ws.config.alert.channels(ws.telegram_token(), &ws.root.path);
     Check::new("alerts", move || alert::examine(&channels, ANSWER))
+}
+
+/// Looks at the files that hold secrets, where the settings name any: whether others can read them, and whether git keeps
+/// them.
+fn secrets(ws: &Workspace) -> Option<Check> {
+    let config = &ws.config;
+    let named = [
+        ("embedding.key_file", &config.embedding.key_file),
+        ("vectors.api_key_file", &config.vectors.api_key_file),
+        ("alert.telegram.token_file", &config.alert.token_file),
+    ];
+    let named: Vec<_> = named
+        .into_iter()
+        .filter(|(_, file)| !file.is_empty())
+        .map(|(key, file)| (key, file.clone()))
+        .collect();
+    let root = ws.root.path.clone();
+    (!named.is_empty()).then(|| {
+        Check::new(SECRETS, move || {
+            let found = named
+                .iter()
+                .flat_map(|(key, file)| secret_file(&root, key, file));
+            let found: Vec<_> = found.collect();
+            if found.is_empty() {
+                return vec![Finding::ok(SECRETS, "in files that are nobody else's")];
+            }
+            found
+        })
+    })
+}
+
+/// What a finding about secrets is called.
+const SECRETS: &str = "secrets";
+
+/// Looks at one file with a secret. That it is not there is told by whoever needs it.
+fn secret_file(root: &Path, key: &str, file: &str) -> Vec<Finding> {
+    let path = root.join(file);
+    let mut found = Vec::new();
+    let mode = std::fs::metadata(&path).map_or(0, |found| found.permissions().mode());
+    if mode & 0o077 != 0 {
+        found.push(Finding::warning(
+            SECRETS,
+            format!(
+                "{key} {file:?} can be read by others (mode {:03o})",
+                mode & 0o777
+            ),
+            format!("chmod 600 {file}"),
+        ));
+    }
+    let is_kept = git::open_repository(root).is_ok_and(|repo| {
+        let top = repo.workdir().and_then(|top| top.canonicalize().ok());
+        let inside = top.zip(path.canonicalize().ok()).and_then(|(top, path)| {
+            let inside = path.strip_prefix(top).ok()?;
+            Some(inside.to_path_buf())
+        });
+        let index = inside.zip(repo.index().ok());
+        index.is_some_and(|(inside, index)| index.get_path(&inside, 0).is_some())
+    });
+    if is_kept {
+        found.push(Finding::warning(
+            SECRETS,
+            format!("{key} {file:?} is in git: whoever has the repository has the secret"),
+            format!("git rm --cached {file}, name it in .gitignore, and have the secret changed"),
+        ));
+    }
+    found
 }

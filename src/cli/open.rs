@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::error::CommandError;
 use super::exit::Exit;
 use super::log;
+use super::out::count;
 use super::root::{self, Root};
 use crate::config::{Commits, Config, FILE_NAME, Layers};
 use crate::engine::Parts;
@@ -97,7 +98,13 @@ impl Workspace {
     /// As those of the parts.
     pub(crate) fn lack(&self, store: StoreName) -> Result<Option<String>, Failure> {
         let pages = Receipts::open(&self.state.database())?.count(store)?;
-        if pages == 0 {
+        // An answer is no worse for a queue that is away.
+        let counts = self
+            .outbox()
+            .and_then(|mut outbox| outbox.counts(Timestamp::now()))
+            .unwrap_or_default();
+        // Pages that went in without their meaning are held, and have no receipt yet.
+        if pages == 0 && counts.held + counts.in_flight == 0 {
             return Ok(Some(
                 "no page is indexed yet: `wiki-sync drain` does it".into(),
             ));
@@ -112,16 +119,13 @@ impl Workspace {
                 "what the vectors held is lost: `wiki-sync drain` builds it anew".into(),
             ));
         }
-        // An answer is no worse for a queue that is away.
-        let Ok(counts) = self
-            .outbox()
-            .and_then(|mut outbox| outbox.counts(Timestamp::now()))
-        else {
-            return Ok(None);
-        };
         let waiting = counts.waiting + counts.delayed + counts.in_flight + counts.held;
         Ok((waiting > 0).then(|| {
-            format!("{waiting} jobs wait, so this may be incomplete: `wiki-sync drain` goes on")
+            let wait = if waiting == 1 { "waits" } else { "wait" };
+            format!(
+                "{} {wait}, so this may be incomplete: `wiki-sync drain` goes on",
+                count(waiting, "job")
+            )
         }))
     }
 
@@ -277,13 +281,18 @@ impl Workspace {
         if file.is_empty() {
             return Ok(None);
         }
-        match std::fs::read_to_string(self.root.path.join(file)) {
+        let path = self.root.path.join(file);
+        let read = regular_file(&path).and_then(|()| std::fs::read_to_string(&path));
+        match read {
             Ok(secret) => Ok(Some(Secret::new(&secret))),
             Err(e) => Err(Failure::from_error(
                 FailureKind::Refused,
                 &format!("cannot read {key} {file:?}"),
                 &e,
-            )),
+            )
+            .hint(format!(
+                "put it there, name another file, or set {variable}"
+            ))),
         }
     }
 }
@@ -344,12 +353,19 @@ pub(crate) fn settings(
     Ok((root, Config::from_layers(&layers)?))
 }
 
-/// Returns the settings file's text; `None` where there is none. Only a file is opened: a FIFO would never end.
+/// Makes sure that what is opened is a file: a FIFO would never end.
+fn regular_file(path: &Path) -> std::io::Result<()> {
+    if std::fs::metadata(path)?.is_file() {
+        Ok(())
+    } else {
+        Err(std::io::Error::other("it is not a file"))
+    }
+}
+
+/// Returns the settings file's text; `None` where there is none.
 fn read_file(path: &Path) -> Result<Option<String>, CommandError> {
     let read = |path: &Path| {
-        if !std::fs::metadata(path)?.is_file() {
-            return Err(std::io::Error::other("it is not a file"));
-        }
+        regular_file(path)?;
         std::fs::read(path)
     };
     let refused = |error: CommandError| {
@@ -411,7 +427,7 @@ mod wired {
     use crate::stores::git::{self, GitSettings, GitStore};
     use crate::stores::graph::GraphStore;
     use crate::stores::vectors::{
-        Beside, EDGE_URL, Question, ServerSettings, VectorSettings, VectorStore, adopted_wiki_id,
+        Beside, Only, Question, ServerSettings, VectorSettings, VectorStore, adopted_wiki_id,
     };
 
     /// How long a search waits for the provider.
@@ -546,22 +562,27 @@ mod wired {
     fn vector_store(ws: &Workspace) -> Result<VectorStore, Failure> {
         match vector_settings(ws) {
             Ok(settings) => VectorStore::open(settings, &ws.state, embeddings(ws)?),
-            // Whose points they are only they can tell, and they cannot be read. The others go on without them.
-            Err(why) if ws.config.vectors.url == EDGE_URL => {
-                let settings = VectorSettings::embedded(String::new(), String::new());
-                Ok(VectorStore::unusable(settings, why))
+            // Whose points they are only they can tell, and they cannot be read; or the key cannot. The others go on
+            // without them.
+            Err(why) => {
+                let settings = VectorSettings::embedded(String::new(), repo_name(ws));
+                let model = embed::fingerprint(&ws.config.embedding);
+                Ok(VectorStore::unusable(settings, model, why))
             }
-            Err(why) => Err(why),
         }
+    }
+
+    fn repo_name(ws: &Workspace) -> String {
+        let folder = ws.root.path.file_name().unwrap_or_default();
+        folder.to_string_lossy().into()
     }
 
     /// Returns where the vectors are, without whose they are.
     pub(in crate::cli) fn vector_place(ws: &Workspace) -> Result<VectorSettings, Failure> {
         let choice = &ws.config.vectors;
-        let folder = ws.root.path.file_name().unwrap_or_default();
         let mut settings = VectorSettings {
             url: choice.url.clone(),
-            ..VectorSettings::embedded(String::new(), folder.to_string_lossy())
+            ..VectorSettings::embedded(String::new(), repo_name(ws))
         };
         if !settings.is_shared() {
             return Ok(settings);
@@ -615,7 +636,7 @@ mod wired {
         if !choice.is_on {
             return Ok(None);
         }
-        let key = ws.secret(embed::KEY_VARIABLE, "embedding.key_file", &choice.key_file)?;
+        let key = ws.secret(embed::KEY_VARIABLE, "embedding.key_file", &choice.key_file);
         embed::open(choice, key, &ws.state.database())
     }
 
@@ -674,11 +695,21 @@ mod wired {
                 drop(store);
                 no_meaning = Some(failure);
                 question.meaning = None;
-                VectorStore::open(vector_settings(ws)?, &ws.state, None)?.ask(&question)?
+                store = VectorStore::open(vector_settings(ws)?, &ws.state, None)?;
+                store.ask(&question)?
             }
             other => other?,
         };
+        let is_narrow = asked.only != Only::default();
+        let is_elsewhere = answer.hits.is_empty() && is_narrow && {
+            question.only = Only::default();
+            question.limit = 1;
+            store
+                .ask(&question)
+                .is_ok_and(|answer| !answer.hits.is_empty())
+        };
         Ok(Found {
+            is_elsewhere,
             hits: answer.hits,
             channels: answer.channels,
             no_meaning,

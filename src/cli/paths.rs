@@ -76,6 +76,33 @@ pub(crate) fn within(wiki: &Wiki, start: &Path, typed: &[PathBuf]) -> Result<Wit
     Ok(Within::of(paths))
 }
 
+/// Returns what the paths begin with, as they are shown, that `typed` means: it may be written as any path is. What nothing
+/// begins with is taken as it was typed, or for what it would mean.
+pub(crate) fn prefix(wiki: &Wiki, start: &Path, typed: &str) -> String {
+    let below = format!("{}/", wiki.pages_dir());
+    if typed.starts_with(&below) || below.starts_with(typed) {
+        return typed.into();
+    }
+    let end = if typed.ends_with('/') { "/" } else { "" };
+    let meant: Vec<String> = places(wiki, start, Path::new(typed))
+        .into_iter()
+        .filter_map(|place| Some(format!("{}{end}", inner(wiki, &place)?)))
+        .filter(|meant| meant.starts_with(&below))
+        .collect();
+    let is_there = |meant: &&String| {
+        let Some((folder, name)) = meant.rsplit_once('/') else {
+            return false;
+        };
+        let entries = wiki.root().join(folder).read_dir();
+        entries.is_ok_and(|entries| {
+            let mut names = entries.flatten().map(|entry| entry.file_name());
+            name.is_empty() || names.any(|one| one.to_string_lossy().starts_with(name))
+        })
+    };
+    let found = meant.iter().find(is_there).or(meant.first());
+    found.cloned().unwrap_or_else(|| typed.into())
+}
+
 fn candidates(wiki: &Wiki, start: &Path, typed: &Path) -> Vec<PagePath> {
     places(wiki, start, typed)
         .into_iter()

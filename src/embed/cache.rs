@@ -134,7 +134,7 @@ impl Cache {
                 FailureKind::Refused,
                 format!("the model gave vectors of {before} numbers before, and gives {dimension} now"),
             )
-            .hint("another model stands behind its name: set embedding.model to an exact one, or embedding.dimensions"));
+            .hint("another model stands behind its name: set embedding.model to the one it was; or name the new one otherwise, and run `wiki-sync rebuild vectors`"));
         }
         Ok(())
     }

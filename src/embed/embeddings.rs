@@ -21,6 +21,8 @@ pub struct Counts {
     pub embedded: u64,
     /// Texts whose vector was at hand.
     pub cached: u64,
+    /// Of those that the provider embedded: texts that were too long for it and are embedded by their beginning.
+    pub shortened: u64,
 }
 
 /// Dense vectors: from the cache, else from the provider.
@@ -86,16 +88,22 @@ impl Embeddings {
     ///
     /// # Errors
     /// `Down` and `Refused`.
-    pub fn probe(&self) -> Result<(), Failure> {
-        self.embedder.probe()
+    pub fn probe(&self, go_on: GoOn<'_>) -> Result<(), Failure> {
+        self.embedder.probe(go_on)
     }
 
     /// Returns for each passage its vector, or why it has none: those at hand, then all others in one go. What the
-    /// provider gives is kept durably as it comes, so that nothing is embedded twice even when this is cut off.
+    /// provider gives is kept durably as it comes, so that nothing is embedded twice even when this is cut off. `first` is
+    /// called once before the provider is asked for anything: whatever others may want is to be let go of.
     ///
     /// # Errors
     /// When the database is away. The provider's failures stand at the texts that they concern.
-    pub fn passages(&mut self, texts: &[&str], go_on: GoOn<'_>) -> Result<Vec<Embedded>, Failure> {
+    pub fn passages(
+        &mut self,
+        texts: &[&str],
+        go_on: GoOn<'_>,
+        first: &mut dyn FnMut(),
+    ) -> Result<Vec<Embedded>, Failure> {
         let shas: Vec<_> = texts.iter().map(|t| ContentSha::of(t.as_bytes())).collect();
         let mut answers = Vec::with_capacity(texts.len());
         let mut missing = Vec::new();
@@ -116,6 +124,9 @@ impl Embeddings {
                 }
                 None => answers.push(Some(Ok(None))),
             }
+        }
+        if !missing.is_empty() && go_on() {
+            first();
         }
         let given = self.ask(&missing, go_on)?;
         let at_place = |sha: &ContentSha| given[places[sha]].clone().map(Some);
@@ -166,6 +177,9 @@ impl Embeddings {
     /// Returns what was counted since it was opened.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.counts
+        Counts {
+            shortened: self.embedder.shortened(),
+            ..self.counts
+        }
     }
 }

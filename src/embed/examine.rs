@@ -14,7 +14,7 @@ const SLOW: Duration = Duration::from_secs(3);
 /// Returns the text that changes with how vectors are made; `None` without a provider, or with one that cannot be used.
 #[must_use]
 pub fn fingerprint(settings: &EmbeddingSettings) -> Option<String> {
-    let provider = settings.is_on.then(|| OpenAi::new(settings, None))?;
+    let provider = settings.is_on.then(|| OpenAi::new(settings, Ok(None)))?;
     Some(provider.ok()?.fingerprint())
 }
 
@@ -32,9 +32,9 @@ pub fn examine(
         return Finding::ok(NAME, "none: search knows words only");
     }
     let began = Instant::now();
-    let provider = key.and_then(|key| OpenAi::new(settings, key));
+    let provider = OpenAi::new(settings, key);
     let tried = provider.and_then(|provider| {
-        provider.try_out(within)?;
+        provider.try_out(within, &|| true)?;
         Ok(provider.dimension().unwrap_or_default())
     });
     let took = began.elapsed();

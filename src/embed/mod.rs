@@ -64,8 +64,8 @@ pub trait Embedder: Send {
     /// Asks for the vector of an innocent text.
     ///
     /// # Errors
-    /// `Down` and `Refused`: the provider's failure, when even that gets none.
-    fn probe(&self) -> Result<(), Failure>;
+    /// `Down` and `Refused`: the provider's failure, when even that gets none. `Busy` when `go_on` said no.
+    fn probe(&self, go_on: GoOn<'_>) -> Result<(), Failure>;
 
     /// Returns for each text its vector, or why it has none. Hands on to `keep` what became of some texts
     /// as soon as it is known.
@@ -83,6 +83,9 @@ pub trait Embedder: Send {
         keep: Keep<'_>,
     ) -> Result<Vec<Result<Vector, Failure>>, Failure>;
 
+    /// Returns how many texts it has embedded by their beginning, since they were too long.
+    fn shortened(&self) -> u64;
+
     /// Returns the vector of a query, within this time.
     ///
     /// # Errors
@@ -91,13 +94,13 @@ pub trait Embedder: Send {
 }
 
 /// Opens the provider that the settings name, with the vectors it gave before; `None` when they name none. Asks it
-/// nothing yet. `key` is what the provider wants to be shown.
+/// nothing yet. `key` is what the provider wants to be shown; without one that can be read, nothing more is embedded.
 ///
 /// # Errors
 /// `Refused` when a setting is missing or cannot be used; else as [`crate::state::open_db`].
 pub fn open(
     settings: &EmbeddingSettings,
-    key: Option<Secret>,
+    key: Result<Option<Secret>, Failure>,
     database: &Path,
 ) -> Result<Option<Embeddings>, Failure> {
     if !settings.is_on {
@@ -105,6 +108,47 @@ pub fn open(
     }
     let embedder = Box::new(openai::OpenAi::new(settings, key)?);
     Embeddings::open(embedder, database, settings.cache).map(Some)
+}
+
+/// Says in what two fingerprints differ: those parts of the one, and of the other. All of both, where they are not made
+/// alike.
+#[must_use]
+pub fn difference(one: &str, other: &str) -> (String, String) {
+    let (ones, others) = (parts(one), parts(other));
+    let differing = ones.iter().zip(&others).filter(|(a, b)| a != b);
+    let (a, b): (Vec<&str>, Vec<&str>) = differing.unzip();
+    if ones.len() != others.len() || ones.len() == 1 {
+        return (one.into(), other.into());
+    }
+    (a.join(", "), b.join(", "))
+}
+
+/// Returns the model's name in a fingerprint; all of it, where none stands there.
+#[must_use]
+pub fn model_name(fingerprint: &str) -> &str {
+    let parts = parts(fingerprint);
+    let name = parts.iter().find_map(|part| part.strip_prefix("model "));
+    name.unwrap_or(fingerprint)
+}
+
+/// Cuts a fingerprint at its commas, as far as those are none within quotes.
+fn parts(fingerprint: &str) -> Vec<&str> {
+    let (mut is_quoted, mut is_escaped, mut from) = (false, false, 0);
+    let mut parts = Vec::new();
+    for (at, c) in fingerprint.char_indices() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' if is_quoted => is_escaped = true,
+            '"' => is_quoted = !is_quoted,
+            ',' if !is_quoted => {
+                parts.push(fingerprint[from..at].trim_start());
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(fingerprint[from..].trim_start());
+    parts
 }
 
 /// Changes when [`passage`] would build another text than before: part of the vectors' fingerprint.

@@ -27,7 +27,7 @@ impl Fixture {
             ..EmbeddingSettings::default()
         };
         let database = self.folder.path().join("wiki.db");
-        let opened = open(&settings, None, &database).expect("it opens");
+        let opened = open(&settings, Ok(None), &database).expect("it opens");
         opened.expect("it is on")
     }
 
@@ -44,7 +44,7 @@ fn vector(text: &str) -> Embedded {
 }
 
 fn passages(embeddings: &mut Embeddings, texts: &[&str]) -> Vec<Embedded> {
-    let answers = embeddings.passages(texts, &|| true);
+    let answers = embeddings.passages(texts, &|| true, &mut || ());
     answers.expect("the database is there")
 }
 
@@ -67,7 +67,7 @@ fn each_text_is_embedded_once_and_never_again_after_a_restart() {
         embeddings.counts(),
         Counts {
             embedded: 2,
-            cached: 0
+            ..Counts::default()
         }
     );
     let mut embeddings = fixture.open(MODEL);
@@ -81,7 +81,8 @@ fn each_text_is_embedded_once_and_never_again_after_a_restart() {
         embeddings.counts(),
         Counts {
             embedded: 1,
-            cached: 2
+            cached: 2,
+            ..Counts::default()
         }
     );
 }
@@ -135,6 +136,30 @@ fn a_model_that_changes_behind_its_name_is_refused_and_nothing_of_it_kept() {
     );
     fixture.server.always(None);
     assert_eq!(passages(&mut embeddings, &["b"]), [vector("b")]);
+}
+
+#[test]
+fn of_two_fingerprints_what_differs_is_told() {
+    let of = |model: &str, prefix: &str| {
+        let settings = EmbeddingSettings {
+            is_on: true,
+            model: model.into(),
+            passage_prefix: prefix.into(),
+            ..EmbeddingSettings::default()
+        };
+        fingerprint(&settings).expect("it can be used")
+    };
+    let both = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+    let found = difference(&of("m1", ""), &of("m2", ""));
+    assert_eq!(found, both(r#"model "m1""#, r#"model "m2""#));
+    let odd = r#"say "a", b: \"#;
+    let found = difference(&of("m", odd), &of("m", "x"));
+    assert_eq!(found.1, r#"prefix "x""#);
+    assert_eq!(found.0, format!("prefix {odd:?}"));
+    assert_eq!(difference("A", "B, C"), both("A", "B, C"));
+    assert_eq!(difference("A", "B"), both("A", "B"));
+    assert_eq!(model_name(&of("m, 1", odd)), r#""m, 1""#);
+    assert_eq!(model_name("A"), "A");
 }
 
 #[test]

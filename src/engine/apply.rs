@@ -40,7 +40,8 @@ const MANY: usize = 64;
 type Written = (StoreName, i64, String, Vec<Entry>);
 
 impl Visit<'_, '_, '_> {
-    /// Brings the group to those stores that `to` picks; each errand gets its outcomes.
+    /// Brings the group to those stores that `to` picks; each errand gets its outcomes. A store that may wait for others
+    /// comes last, when the receipts of the rest are written.
     ///
     /// # Errors
     /// When the state is away. What a store or a page has against it is in the outcomes.
@@ -57,16 +58,34 @@ impl Visit<'_, '_, '_> {
         }
         self.void(&mut shares)?;
         fail::fail_point!("drain.voided");
-        let said = touch_all(&mut self.parts.stores, &shares);
-        let mut written = Vec::new();
-        for (share, said) in shares.into_iter().zip(said) {
-            written.extend(self.heard(share, said, errands));
+        let (slow, quick): (Vec<_>, Vec<_>) = shares
+            .into_iter()
+            .partition(|share| self.parts.stores[share.at].waits_for_others());
+        let mut last = quick;
+        if !slow.is_empty() {
+            if !last.is_empty() {
+                let written = self.bring(last, errands);
+                self.parts.receipts.write(&written, &[], &[])?;
+                fail::fail_point!("drain.quick_receipts");
+            }
+            last = slow;
         }
+        let written = self.bring(last, errands);
         fail::fail_point!("drain.before_receipts");
         let (files, gone) = seen(errands);
         self.parts.receipts.write(&written, &files, &gone)?;
         fail::fail_point!("drain.receipts");
         Ok(())
+    }
+
+    /// Brings its share to each of these stores; returns the receipts to be written.
+    fn bring(&mut self, shares: Vec<Share>, errands: &mut [Errand]) -> Vec<Written> {
+        let said = touch_all(&mut self.parts.stores, &shares);
+        let mut written = Vec::new();
+        for (share, said) in shares.into_iter().zip(said) {
+            written.extend(self.heard(share, said, errands));
+        }
+        written
     }
 
     /// Picks what a store still owes of the group; `None` when that is nothing.

@@ -227,7 +227,7 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
             Reading::Absent => Ok(Work::Remove),
             Reading::Bad { failure, version } => {
                 if failure.kind == FailureKind::Busy {
-                    return Ok(Work::Over(self.go_round(claim, version, failure)));
+                    return Ok(Work::Over(self.go_round(claim, None, version, failure)));
                 }
                 Ok(Work::Over(self.fail(claim, None, version, &failure)))
             }

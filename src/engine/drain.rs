@@ -147,6 +147,8 @@ pub(super) struct Run<'a> {
     /// Pages that were changed in a store since the last report, the first of them.
     pub(super) brought: Vec<PagePath>,
     claimed: u64,
+    /// Why it was waited, as told.
+    waited: HashSet<String>,
     /// What the stores had counted when the last report was made.
     told: HashMap<StoreName, Tally>,
     /// When a person was last told what there is to tell, and when the bounds were last kept.
@@ -177,6 +179,7 @@ impl<'a> Run<'a> {
             seen_gone: HashSet::new(),
             brought: Vec::new(),
             claimed: 0,
+            waited: HashSet::new(),
             told: HashMap::new(),
             tells: now,
             bounded: now,
@@ -211,6 +214,10 @@ impl<'a> Run<'a> {
                     }
                     outage.proved();
                     if let Next::Wait(wait) = next {
+                        self.tell_wait(progress);
+                        for store in &mut parts.stores {
+                            store.yield_turn();
+                        }
                         std::thread::sleep(wait);
                     }
                 }
@@ -228,6 +235,16 @@ impl<'a> Run<'a> {
                     }
                 }
                 Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    /// Tells a person who is looking what is waited for, each reason once.
+    fn tell_wait(&mut self, progress: &mut dyn Progress) {
+        let gates = self.gates.values().chain(self.lacks.values());
+        for why in gates.filter_map(Gate::closed) {
+            if self.waited.insert(why.reason.clone()) {
+                progress.waits(&why.reason);
             }
         }
     }
@@ -449,6 +466,10 @@ impl<'a> Run<'a> {
             let part = report.stores.entry(store.name().as_str()).or_default();
             part.embedded = since(tally.embedded, told.embedded);
             part.cached = since(tally.cached, told.cached);
+            if tally.embedded.is_some() {
+                part.shortened = Some(tally.shortened.saturating_sub(told.shortened));
+                part.stripped = Some(tally.stripped.saturating_sub(told.stripped));
+            }
             let commits = tally.commits.saturating_sub(told.commits);
             report.commits += commits;
             if commits > 0 {

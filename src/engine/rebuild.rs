@@ -138,7 +138,8 @@ impl Build<'_> {
                             self.note(change.path(), &failure);
                         }
                         FailureKind::Down | FailureKind::Refused | FailureKind::Waiting => {
-                            return Err(failure);
+                            // Of the store, and not of this page.
+                            return Err(self.store.lack().unwrap_or(failure));
                         }
                     },
                 }

@@ -84,6 +84,12 @@ pub struct StoreReport {
     /// Texts whose embedding was at hand (vectors only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached: Option<u64>,
+    /// Texts that were too long for the provider, so that their beginning was embedded (vectors only).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shortened: Option<u64>,
+    /// Pages whose embeddings were taken off, since `embedding.provider` is none (vectors only).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stripped: Option<u64>,
 }
 
 /// Something that kept a page from being in sync.
@@ -131,6 +137,12 @@ pub struct VerifyReport {
     pub unseen: Vec<String>,
     /// Pages in the folder.
     pub pages: u64,
+    /// Sections that the vectors hold; `None` where not all of them were read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub points: Option<u64>,
+    /// Those of them that are found by their meaning too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dense: Option<u64>,
     /// Pages that a job still waits for; what they owe is not drift.
     pub waiting: u64,
     /// Differences, by path and store.

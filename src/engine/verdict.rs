@@ -121,8 +121,8 @@ impl Visit<'_, '_, '_> {
         }
         if let Some((name, failure)) = worst {
             if failure.kind == FailureKind::Busy && self.run.gates[&name].closed().is_none() {
-                // Busy for this page alone: it changed while it was applied.
-                let round = self.go_round(claim, version, failure.clone());
+                // Busy for this page alone: it changed while it was applied, or there was no time for it.
+                let round = self.go_round(claim, Some(name), version, failure.clone());
                 return self.count(claim, round);
             }
             self.name(errand);
@@ -134,7 +134,7 @@ impl Visit<'_, '_, '_> {
                 FailureKind::Busy,
                 format!("page {:?} changed meanwhile", path.as_str()),
             );
-            let round = self.go_round(claim, version, moved);
+            let round = self.go_round(claim, None, version, moved);
             return self.count(claim, round);
         }
         if errand.letter.is_some() {
@@ -251,13 +251,21 @@ impl Visit<'_, '_, '_> {
     }
 
     /// Sends a job whose page moved on round once more; not an attempt. A page that never rests is held in the end.
-    pub(super) fn go_round(&mut self, claim: &Claimed, version: String, why: Failure) -> End {
+    /// `store`: the one that was busy, where it was one.
+    pub(super) fn go_round(
+        &mut self,
+        claim: &Claimed,
+        store: Option<StoreName>,
+        version: String,
+        why: Failure,
+    ) -> End {
         let rounds = self.run.rounds.entry(claim.job.path.clone()).or_default();
         *rounds += 1;
         if *rounds > MOST_ROUNDS {
+            let store = store.unwrap_or(StoreName::Git);
             return End {
-                store: Some(StoreName::Git),
-                settle: hold(StoreName::Git, version, &why),
+                store: Some(store),
+                settle: hold(store, version, &why),
                 why: Some(why),
             };
         }

@@ -38,6 +38,8 @@ pub fn explain(error: &ureq::Error, host: &str, whole: Duration) -> String {
         E::HostNotFound => format!("host {host} is not known"),
         E::Io(e) => match e.kind() {
             std::io::ErrorKind::ConnectionRefused => format!("{host} refused the connection"),
+            // The system's own words, which hold nothing of ours, where the library has none.
+            _ if e.raw_os_error().is_some() => format!("connection to {host} failed: {e}"),
             kind => format!("connection to {host} failed: {kind}"),
         },
         E::ConnectionFailed => format!("cannot connect to {host}"),
@@ -96,6 +98,17 @@ fn is_loopback(uri: &Uri) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_of_the_systems_is_told_in_its_words() {
+        for code in [71, 111, 113] {
+            let error = std::io::Error::from_raw_os_error(code);
+            let told = explain(&error.into(), "host:1", Duration::from_secs(1));
+            assert!(!told.contains("uncategorized"), "{told}");
+            let named = told.contains(&format!("os error {code}"));
+            assert!(named || told.contains("refused"), "{told}");
+        }
+    }
 
     #[test]
     fn no_part_of_a_secret_is_in_what_a_server_told() {

@@ -27,6 +27,8 @@ pub struct Found {
     pub hits: Vec<vectors::Hit>,
     /// What was searched.
     pub channels: Vec<Channel>,
+    /// Nothing was found, and something would be in all pages.
+    pub is_elsewhere: bool,
     /// Why it was not searched by meaning although a provider is set.
     pub no_meaning: Option<Failure>,
 }

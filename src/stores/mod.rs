@@ -39,6 +39,12 @@ pub struct Tally {
     pub embedded: Option<u64>,
     /// Texts whose embedding was at hand.
     pub cached: Option<u64>,
+    /// Texts that were too long for the provider: their beginning was embedded.
+    pub shortened: u64,
+    /// Pages whose embeddings were taken off, since no provider is set.
+    pub stripped: u64,
+    /// Of the last look at all that the store holds: its sections, and how many of them have their meaning.
+    pub sections: Option<[u64; 2]>,
     /// The last commit made, in hex.
     pub commit: Option<String>,
     /// How many commits were made.
@@ -174,6 +180,12 @@ pub trait Store: Send {
     /// Lets go of it in any case. Called before waiting for the checkout's lock: the lock's order is checkout first,
     /// then shard.
     fn rest(&mut self) {}
+
+    /// Says whether bringing pages to it may wait for a program that is not the store (vectors: the provider of dense ones),
+    /// which is to hold up no other store.
+    fn waits_for_others(&self) -> bool {
+        false
+    }
 
     /// Says what the store is without for now although it takes pages (vectors: the provider of dense ones). The pages that
     /// need it have a failure as their outcome.

@@ -199,6 +199,10 @@ impl Store for Faulty {
         self.inner.rest();
     }
 
+    fn waits_for_others(&self) -> bool {
+        self.inner.waits_for_others()
+    }
+
     fn lack(&self) -> Option<Failure> {
         self.inner.lack()
     }

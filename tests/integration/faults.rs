@@ -301,6 +301,28 @@ fn an_event_does_not_wake_a_resting_dead_letter() {
     assert_eq!(lab.plan.applies(), applies);
 }
 
+/// Hears what is waited for.
+#[derive(Default)]
+struct Waits(Vec<String>);
+
+impl Progress for Waits {
+    fn at(&mut self, _what: &'static str, _done: u64, _total: u64) {}
+
+    fn waits(&mut self, why: &str) {
+        self.0.push(why.to_owned());
+    }
+}
+
+#[test]
+fn whoever_looks_on_is_told_once_what_a_drain_waits_for() {
+    let mut lab = lab(THREE);
+    lab.plan.away(FailureKind::Down);
+    let mut told = Waits::default();
+    let report = drain(&mut lab.parts, &DrainOptions::default(), &mut told).unwrap();
+    assert_eq!(report.held, 3);
+    assert_eq!(told.0, [report.trouble[0].reason.clone()]);
+}
+
 /// Hears of progress, and moves the wiki away once the first group is done.
 struct Vanish {
     from: std::path::PathBuf,

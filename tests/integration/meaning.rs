@@ -291,12 +291,22 @@ fn a_search_looks_at_the_pages_that_it_is_told_to() {
         ("wiki-output/two/c.md", "# C\n\nneedle\n"),
     ]);
     wiki.drain();
+    wiki.ws(&["search", "needle", "-n", "0"]).code(2);
+    let told = wiki.ws(&["search", "needle", "--tag", "green", "--json"]);
+    let told = told.code(0);
+    assert_eq!(told.json(), serde_json::json!([]));
+    for words in ["--tag \"green\"", "nothing found, by words"] {
+        assert!(told.err.contains(words), "{}", told.err);
+    }
     for (flags, found) in [
         (
             &["--path-prefix", "wiki-output/one/"][..],
             &["one/a.md", "one/b.md"][..],
         ),
         (&["--path-prefix", "wiki-output/t"], &["two/c.md"]),
+        (&["--path-prefix", "one/b"], &["one/b.md"]),
+        (&["--path-prefix", "./wiki-output/two/"], &["two/c.md"]),
+        (&["--path-prefix", "wiki-output/no"], &[]),
         (&["--tag", "red"], &["one/a.md"]),
         (&["--repo", "first"], &["one/a.md"]),
         (&["--lang", "rust"], &["one/b.md"]),
@@ -333,6 +343,7 @@ fn another_model_is_refused_with_both_names_and_the_command_which_rebuilds_and_e
     wiki.write("wiki-output/new.md", "# New\n\nIt waits.\n");
     let _ = server.asked();
     let ran = wiki.ws(&["drain"]).code(4);
+    assert!(!ran.out.contains("normalisation"), "only what differs");
     for words in [
         "prefix \\\"\\\"",
         "prefix \\\"other: \\\"",
@@ -397,6 +408,11 @@ fn a_rebuild_that_is_killed_goes_on_and_embeds_nothing_twice() {
         ("vectors.exchanged", "meaning"),
     ] {
         assert!(wiki.killed_at(point, &["rebuild", "vectors"]), "{point}");
+        let doctor = wiki.ws(&["doctor"]).out;
+        assert!(
+            doctor.contains("from a rebuild that was cut off"),
+            "{doctor}"
+        );
         let hits = wiki.json(0, &["search", "Redis list"]);
         assert_eq!(channels(&hits).last(), Some(&channel), "{point}");
     }
@@ -457,6 +473,181 @@ fn what_is_wished_to_stop_leaves_what_it_has_not_embedded_and_uses_no_attempt() 
     assert_eq!(wiki.json(0, &["dlq", "list"]).as_array().unwrap().len(), 0);
     let found = wiki.json(0, &["search", "part", "--set", "embedding.provider=none"]);
     assert_eq!(found[0]["path"], "wiki-output/long.md");
+    wiki.drain();
+    wiki.assert_in_sync();
+}
+
+#[test]
+fn while_the_provider_is_waited_for_graph_and_git_hold_the_page_and_readers_have_the_vectors() {
+    let server = EmbeddingServer::start();
+    let wiki = with_provider(Wiki::small(), &server);
+    wiki.drain();
+    wiki.write("wiki-output/new.md", "# New\n\nFresh words.\n");
+    let _ = server.asked();
+    server.always(Some(Fault::Hang));
+    let mut drain = wiki.binary().arg("drain").spawn().unwrap();
+    let end = Instant::now() + Duration::from_mins(1);
+    while texts(&server).is_empty() {
+        assert!(Instant::now() < end, "it asks nothing");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let words = ["search", "Redis", "--set", "embedding.provider=none"];
+    assert_eq!(wiki.json(0, &words)[0]["path"], "wiki-output/a.md");
+    let verified = wiki.json(75, &["verify"]);
+    assert_eq!(verified["unread"].as_array().unwrap().len(), 0);
+    assert_eq!(wiki.head_pages().len(), 4);
+    let status = wiki.json(0, &["status"]);
+    for (store, behind) in [("graph", 0), ("git", 0), ("vectors", 1)] {
+        assert_eq!(status["stores"][store]["behind"], behind, "{status}");
+    }
+    assert_eq!(texts(&server), Vec::<String>::new(), "it still waits");
+    drain.kill().unwrap();
+    drain.wait().unwrap();
+    server.always(None);
+    wiki.drain();
+    wiki.assert_in_sync();
+}
+
+#[test]
+fn a_key_that_cannot_be_read_keeps_no_page_from_graph_git_and_words() {
+    let server = EmbeddingServer::start();
+    let mut wiki = with_provider(Wiki::small(), &server);
+    wiki.env.insert(
+        "WIKI_SYNC_EMBEDDING_KEY_FILE".into(),
+        "keys/none.txt".into(),
+    );
+    let report = wiki.json(4, &["drain"]);
+    let trouble = &report["trouble"][0];
+    assert_eq!(trouble["store"], "vectors");
+    for (field, words) in [
+        ("reason", "keys/none.txt"),
+        ("hint", "WIKI_SYNC_EMBEDDING_API_KEY"),
+    ] {
+        assert!(trouble[field].as_str().unwrap().contains(words), "{report}");
+    }
+    assert_eq!(wiki.head_pages().len(), 3);
+    let found = wiki.ws(&["search", "Redis", "--json"]).code(0);
+    assert_eq!(found.json()[0]["path"], "wiki-output/a.md");
+    assert!(found.err.contains("keys/none.txt"), "{}", found.err);
+    assert_eq!(wiki.json(75, &["verify"])["drift"], serde_json::json!([]));
+    let doctor = wiki.ws(&["doctor"]);
+    assert!(doctor.out.contains("put it there"), "{}", doctor.out);
+    wiki.write("keys/none.txt", "sk\n");
+    wiki.git(&["add", "keys/none.txt"]);
+    let doctor = wiki.ws(&["doctor"]);
+    for words in ["can be read by others", "is in git"] {
+        assert!(doctor.out.contains(words), "{}", doctor.out);
+    }
+    wiki.git(&["rm", "-q", "--cached", "keys/none.txt"]);
+    wiki.remove("keys/none.txt");
+    // Nor does one that must not be sent, nor the one of a Qdrant server.
+    wiki.env.remove("WIKI_SYNC_EMBEDDING_KEY_FILE");
+    for (name, value) in [
+        ("EMBEDDING_API_KEY", "sk"),
+        ("EMBEDDING_URL", "http://192.0.2.1/v1"),
+    ] {
+        wiki.env.insert(format!("WIKI_SYNC_{name}"), value.into());
+    }
+    wiki.write("wiki-output/new.md", "# New\n");
+    let report = wiki.json(4, &["drain"]);
+    let reason = report["trouble"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("clear text"), "{reason}");
+    for (name, value) in [
+        ("URL", "http://127.0.0.1:9"),
+        ("API_KEY_FILE", "keys/none.txt"),
+    ] {
+        let name = format!("WIKI_SYNC_VECTORS_{name}");
+        wiki.env.insert(name, value.into());
+    }
+    wiki.write("wiki-output/newer.md", "# Newer\n");
+    let report = wiki.json(4, &["drain"]);
+    assert_eq!(report["stores"]["graph"]["applied"], 1);
+    assert_eq!(wiki.head_pages().len(), 5);
+}
+
+#[test]
+fn a_search_before_anything_was_embedded_says_why_there_is_nothing_and_nothing_untrue() {
+    let mut server = EmbeddingServer::start();
+    let wiki = with_provider(Wiki::small(), &server);
+    server.down();
+    wiki.ws(&["drain", "--no-wait"]).code(75);
+    let found = wiki.ws(&["search", "Redis"]).code(0);
+    for (words, is_told) in [
+        ("refused the connection", true),
+        ("3 jobs wait", true),
+        ("embedded nothing yet", false),
+        ("no page is indexed", false),
+    ] {
+        assert_eq!(found.err.contains(words), is_told, "{}", found.err);
+    }
+    let held = wiki.ws(&["status"]).code(0);
+    let told = "found by words only, their meaning is owed: cannot embed: ";
+    assert!(held.out.contains(told), "{}", held.out);
+}
+
+#[test]
+fn without_its_provider_a_drain_says_that_meaning_goes_and_with_it_brings_it_back_for_nothing() {
+    let server = EmbeddingServer::start();
+    let wiki = with_provider(Wiki::small(), &server);
+    wiki.drain();
+    let _ = server.asked();
+    let sections = |verified: &serde_json::Value| {
+        let [points, dense] = ["points", "dense"].map(|name| verified[name].as_u64());
+        (points.unwrap(), dense.unwrap())
+    };
+    let none = ["--set", "embedding.provider=none"];
+    let ran = wiki.ws(&[&["drain"], &none[..]].concat()).code(0);
+    assert!(
+        ran.out.contains("meaning taken off: 3 pages"),
+        "{}",
+        ran.out
+    );
+    let verified = wiki.json(0, &[&["verify"], &none[..]].concat());
+    assert_eq!(sections(&verified), (SECTIONS, 0));
+    let report = wiki.drain();
+    let vectors = &report["stores"]["vectors"];
+    assert_eq!(
+        (
+            &vectors["embedded"],
+            &vectors["cached"],
+            &vectors["stripped"]
+        ),
+        (&0.into(), &SECTIONS.into(), &0.into())
+    );
+    assert_eq!(sections(&wiki.json(0, &["verify"])), (SECTIONS, SECTIONS));
+    assert_eq!(texts(&server), Vec::<String>::new());
+}
+
+#[test]
+fn a_drain_says_how_many_texts_were_embedded_and_how_many_by_their_beginning_alone() {
+    let server = EmbeddingServer::start();
+    server.take_chars(300);
+    let wiki = with_provider(Wiki::small(), &server);
+    let long = format!("# Long\n\n{}\n", "word ".repeat(100));
+    wiki.write("wiki-output/long.md", long);
+    let ran = wiki.ws(&["drain"]).code(0);
+    for words in [
+        "5 texts embedded, 0 at hand",
+        "too long for the model: 1 text",
+    ] {
+        assert!(ran.out.contains(words), "{words} is not in {}", ran.out);
+    }
+    wiki.assert_in_sync();
+}
+
+#[test]
+fn killed_when_graph_and_git_have_their_receipts_the_vectors_follow() {
+    let server = EmbeddingServer::start();
+    let wiki = with_provider(Wiki::small(), &server);
+    assert!(wiki.killed_at("drain.quick_receipts", &["drain"]));
+    assert_eq!(wiki.head_pages().len(), 3);
+    assert_eq!(texts(&server), Vec::<String>::new());
+    let report = wiki.drain();
+    assert_eq!(report["stores"]["graph"]["applied"], 0);
+    assert_eq!(report["stores"]["vectors"]["applied"], 3);
+    wiki.remove("wiki-output/b.md");
+    wiki.write("wiki-output/a.md", "# Alpha\n\nShorter.\n");
+    assert!(wiki.killed_at("drain.quick_receipts", &["drain"]));
     wiki.drain();
     wiki.assert_in_sync();
 }

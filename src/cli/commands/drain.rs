@@ -9,7 +9,7 @@ use crate::cli::out::{Out, Style, clean, count};
 use crate::cli::progress::Bar;
 use crate::cli::signals::stop_on_signals;
 use crate::engine::drain::{DrainOptions, Stop, drain};
-use crate::engine::report::DrainReport;
+use crate::engine::report::{DrainReport, StoreReport};
 use crate::model::StoreName;
 
 /// Find changed pages and bring them to every store
@@ -82,22 +82,7 @@ pub(super) fn run(args: &DrainArgs, cx: &mut Context) -> Result<Exit, CommandErr
 }
 
 fn print(out: &mut Out, report: &DrainReport) {
-    for name in StoreName::ALL.map(StoreName::as_str) {
-        let Some(store) = report.stores.get(name) else {
-            continue;
-        };
-        let commit = match &report.commit {
-            Some(commit) if name == "git" && report.commits > 1 => {
-                format!("   {} commits, the last is {commit:.10}", report.commits)
-            }
-            Some(commit) if name == "git" => format!("   commit {commit:.10}"),
-            Some(_) | None => String::new(),
-        };
-        out.say(format_args!(
-            "{name:8} {:>6} applied {:>6} removed{commit}",
-            store.applied, store.removed
-        ));
-    }
+    print_stores(out, report);
     let mut parts = vec![format!(
         "processed {} ({} unchanged)",
         count(report.processed, "job"),
@@ -175,6 +160,51 @@ fn print(out: &mut Out, report: &DrainReport) {
     if owed == 0 && report.trouble.is_empty() {
         let done = out.paint(Style::Good, "nothing is owed").into_owned();
         out.say(done);
+    }
+}
+
+/// Prints what was done to each store.
+fn print_stores(out: &mut Out, report: &DrainReport) {
+    for name in StoreName::ALL.map(StoreName::as_str) {
+        let Some(store) = report.stores.get(name) else {
+            continue;
+        };
+        let commit = match &report.commit {
+            Some(commit) if name == "git" && report.commits > 1 => {
+                format!("   {} commits, the last is {commit:.10}", report.commits)
+            }
+            Some(commit) if name == "git" => format!("   commit {commit:.10}"),
+            Some(_) | None => String::new(),
+        };
+        let texts = match [store.embedded, store.cached].map(Option::unwrap_or_default) {
+            [0, 0] => String::new(),
+            [embedded, cached] => {
+                format!("   {} embedded, {cached} at hand", count(embedded, "text"))
+            }
+        };
+        out.say(format_args!(
+            "{name:8} {:>6} applied {:>6} removed{commit}{texts}",
+            store.applied, store.removed
+        ));
+        print_meaning(out, store);
+    }
+}
+
+/// Prints what became of the meaning of pages that were brought in.
+fn print_meaning(out: &mut Out, store: &StoreReport) {
+    if let Some(pages @ 1..) = store.stripped {
+        let title = format!("meaning taken off: {}", count(pages, "page"));
+        let title = out.paint(Style::Warn, title).into_owned();
+        out.trouble(format_args!(
+            "{title}, as embedding.provider is none; with it again `wiki-sync drain` brings it back, and what is kept is not embedded anew"
+        ));
+    }
+    if let Some(texts @ 1..) = store.shortened {
+        let title = format!("too long for the model: {}", count(texts, "text"));
+        let title = out.paint(Style::Warn, title).into_owned();
+        out.trouble(format_args!(
+            "{title}; found by the meaning of the beginning alone, and by all words"
+        ));
     }
 }
 

@@ -295,11 +295,15 @@ fn print(out: &mut Out, report: &MoveReport) {
         Some(commit) => format!("; commit {commit:.10}"),
         None => String::new(),
     };
-    out.say(format_args!(
-        "{} in {} {links}{commit}",
-        count(report.changes.len() as u64, "line"),
-        count(pages.len() as u64, "page"),
-    ));
+    if report.changes.is_empty() {
+        out.say(format_args!("no link changes{commit}"));
+    } else {
+        out.say(format_args!(
+            "{} in {} {links}{commit}",
+            count(report.changes.len() as u64, "line"),
+            count(pages.len() as u64, "page"),
+        ));
+    }
     out.troubles(&report.trouble);
     if !report.trouble.is_empty() {
         out.trouble("the files are moved; `wiki-sync drain` brings the rest to the stores");

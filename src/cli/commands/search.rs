@@ -5,6 +5,7 @@ use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::open::{self, Workspace};
 use crate::cli::out::{Style, clean, count};
+use crate::cli::paths;
 use crate::model::{Failure, StoreName};
 use crate::query::search::{Asked, Hit, SNIPPET, told};
 use crate::stores::vectors::Only;
@@ -16,9 +17,9 @@ pub(crate) struct SearchArgs {
     #[arg(required = true, value_name = "QUERY")]
     query: Vec<String>,
     /// Show at most this many pages
-    #[arg(short = 'n', long, value_name = "N", default_value = "10")]
+    #[arg(short = 'n', long, value_name = "N", default_value = "10", value_parser = at_least_one)]
     limit: usize,
-    /// Only pages whose path, as it is shown, begins so
+    /// Only pages whose path begins so: as it is shown, or from the current or the pages' folder
     #[arg(long, value_name = "PREFIX")]
     path_prefix: Option<String>,
     /// Only pages with this tag
@@ -32,17 +33,28 @@ pub(crate) struct SearchArgs {
     lang: Option<String>,
 }
 
+/// Reads a number that is not zero.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("nothing would be shown".into()),
+        Ok(number) => Ok(number),
+        Err(_) => Err("not a number".into()),
+    }
+}
+
 pub(super) fn run(args: &SearchArgs, cx: &mut Context) -> Result<Exit, CommandError> {
     let ws = cx.workspace()?;
     let query = args.query.join(" ");
     if query.trim().is_empty() {
         return Err(CommandError::new("the query is empty").exit(Exit::Usage));
     }
+    let prefix = args.path_prefix.as_deref();
+    let prefix = prefix.map(|typed| paths::prefix(&ws.wiki, &ws.start, typed));
     let asked = Asked {
         query: &query,
         limit: args.limit,
         only: Only {
-            prefix: args.path_prefix.clone(),
+            prefix: prefix.clone(),
             tag: args.tag.clone(),
             repo: args.repo.clone(),
             lang: args.lang.clone(),
@@ -57,11 +69,41 @@ pub(super) fn run(args: &SearchArgs, cx: &mut Context) -> Result<Exit, CommandEr
             way_out.unwrap_or_default()
         ));
     }
+    let channels: Vec<_> = found.channels.iter().map(|one| one.as_str()).collect();
+    let channels = channels.join(" and ");
+    let is_elsewhere = found.is_elsewhere;
     let hits = told(&ws.wiki, &query, found, SNIPPET);
+    if is_elsewhere {
+        let prefix = prefix.iter().map(|prefix| ("--path-prefix", prefix));
+        let others = [
+            ("--tag", &args.tag),
+            ("--repo", &args.repo),
+            ("--lang", &args.lang),
+        ];
+        let others = others
+            .into_iter()
+            .filter_map(|(flag, value)| Some((flag, value.as_ref()?)));
+        let limits: Vec<_> = prefix
+            .chain(others)
+            .map(|(flag, value)| format!("{flag} {value:?}"))
+            .collect();
+        cx.out.note(format_args!(
+            "no page with {} has it, and others have",
+            limits.join(", ")
+        ));
+    }
     if let Some(lack) = ws.lack(StoreName::Vectors)? {
         cx.out.note(lack);
     }
+    let nothing = match channels.as_str() {
+        "" => "nothing found".into(),
+        channels => format!("nothing found, by {channels}"),
+    };
     if cx.out.is_json() {
+        // An empty list does not say how it was searched.
+        if hits.is_empty() {
+            cx.out.note(nothing);
+        }
         cx.out.json(&hits);
         return Ok(Exit::Ok);
     }
@@ -89,11 +131,10 @@ pub(super) fn run(args: &SearchArgs, cx: &mut Context) -> Result<Exit, CommandEr
             .line(format_args!("    {mark}: `wiki-sync drain` follows"));
     }
     if hits.is_empty() {
-        cx.out.say("nothing found");
+        cx.out.say(nothing);
     } else {
         let pages = count(hits.len() as u64, "page");
-        let by = hits[0].channels.join(" and ");
-        cx.out.say(format_args!("{pages}, by {by}"));
+        cx.out.say(format_args!("{pages}, by {channels}"));
     }
     Ok(Exit::Ok)
 }

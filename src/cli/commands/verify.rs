@@ -89,7 +89,14 @@ fn print(out: &mut Out, report: &VerifyReport, is_repaired: bool) {
         } else {
             "read from"
         };
-        out.say(format_args!("{title}: {pages}, {how} {stores}"));
+        let sections = match [report.points, report.dense].map(Option::unwrap_or_default) {
+            [0, _] => String::new(),
+            [points, 0] => format!("; {}", count(points, "section")),
+            [points, dense] => {
+                format!("; {}, {dense} with their meaning", count(points, "section"))
+            }
+        };
+        out.say(format_args!("{title}: {pages}, {how} {stores}{sections}"));
     } else {
         let title = out.paint(Style::Bad, "not in sync").into_owned();
         let place = if report.paths.is_empty() {

@@ -99,6 +99,8 @@ pub(super) struct Line {
     host: String,
     key: Option<Secret>,
     key_place: String,
+    /// Why nothing may be asked: the key cannot be had, or must not be sent.
+    unusable: Option<Failure>,
     model: String,
     timeout: Duration,
     pub(super) patience: Patience,
@@ -107,13 +109,14 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Makes the way to the provider at `url`. `key_place` says where the key comes from, or is to be put.
+    /// Makes the way to the provider at `url`. `key_place` says where the key comes from, or is to be put. A key that cannot
+    /// be had, or must not be sent, is the failure of whatever is asked for: pages are found by their words meanwhile.
     ///
     /// # Errors
-    /// `Refused` when the key cannot be sent or must not be.
+    /// `Refused` when the URL is none.
     pub(super) fn new(
         url: &str,
-        key: Option<Secret>,
+        key: Result<Option<Secret>, Failure>,
         key_place: String,
         model: &str,
         timeout: Duration,
@@ -121,7 +124,8 @@ impl Line {
         let refused = |reason: String| Failure::new(FailureKind::Refused, reason);
         let endpoint = http::parse(&format!("{}/embeddings", url.trim_end_matches('/')))
             .map_err(|why| refused(format!("embedding.url {url:?}: {why}")))?;
-        if let Some(key) = &key {
+        let checked = key.and_then(|key| {
+            let Some(key) = key else { return Ok(None) };
             if http::is_clear(&endpoint) {
                 return Err(refused(format!(
                     "embedding.url {url:?} would send the key in clear text"
@@ -134,7 +138,12 @@ impl Line {
                 return Err(refused(format!("the key in {key_place} is none"))
                     .hint("a key is one word of letters, digits and signs"));
             }
-        }
+            Ok(Some(key))
+        });
+        let (key, unusable) = match checked {
+            Ok(key) => (key, None),
+            Err(why) => (None, Some(why)),
+        };
         let host = endpoint.authority().map_or("", |all| all.as_str()).into();
         Ok(Self {
             agent: http::agent(&endpoint, timeout),
@@ -142,6 +151,7 @@ impl Line {
             host,
             key,
             key_place,
+            unusable,
             model: model.into(),
             timeout,
             patience: Patience::default(),
@@ -160,8 +170,13 @@ impl Line {
         go_on: GoOn<'_>,
         read: impl Fn(&[u8]) -> Result<T, String>,
     ) -> Result<T, Setback> {
+        if let Some(why) = &self.unusable {
+            return Err(Setback::Provider(why.clone()));
+        }
+        let mut last = None;
         for tried in 0.. {
-            self.keep_quiet(go_on)?;
+            self.keep_quiet(go_on)
+                .map_err(|stopped| Setback::Provider(last.take().unwrap_or(stopped)))?;
             let began = Instant::now();
             let answer = self.post(body, count, within);
             debug!(
@@ -196,6 +211,10 @@ impl Line {
             if tried >= most || wait > self.patience.longest {
                 return Err(failed.setback);
             }
+            last = Some(match &failed.setback {
+                Setback::Provider(failure) => unreached(&failure.reason),
+                Setback::Texts(suspicion) => unreached(&suspicion.failure.reason),
+            });
             let until = Instant::now() + wait;
             let mut quiet = self.quiet();
             *quiet = Some(quiet.map_or(until, |before| before.max(until)));
@@ -210,10 +229,10 @@ impl Line {
     }
 
     /// Leaves the provider alone for as long as it wants.
-    fn keep_quiet(&self, go_on: GoOn<'_>) -> Result<(), Setback> {
+    fn keep_quiet(&self, go_on: GoOn<'_>) -> Result<(), Failure> {
         loop {
             if !go_on() {
-                return Err(Setback::Provider(stopped()));
+                return Err(stopped());
             }
             let until = *self.quiet();
             let Some(left) = until.and_then(|until| until.checked_duration_since(Instant::now()))
@@ -289,8 +308,13 @@ impl Line {
         let words = words.map_or_else(String::new, |words| {
             format!(": {}", http::told(&words, self.key.as_ref()))
         });
-        let why = format!("{} answered {}{words}", self.host, status.as_u16());
-        let again = retry_after(headers, SystemTime::now()).map_or(Again::Soon, Again::After);
+        let asks = retry_after(headers, SystemTime::now());
+        let long = asks.filter(|&wait| wait > self.patience.longest);
+        let long = long.map_or_else(String::new, |wait| {
+            format!(", and asks to be left alone for {}", roughly(wait))
+        });
+        let why = format!("{} answered {}{words}{long}", self.host, status.as_u16());
+        let again = asks.map_or(Again::Soon, Again::After);
         match status.as_u16() {
             400 | 413 | 422 => suspect(FailureKind::Rejected, &why, true).into(),
             401 | 403 => {
@@ -312,13 +336,17 @@ impl Line {
                 .into(),
             402 => misused(&why, "the provider wants to be paid").into(),
             429 if is_broke => misused(&why, "the provider wants to be paid").into(),
-            408 | 425 | 429 | 503 | 529 => Failed {
-                setback: away(&why),
+            429 => Failed {
+                setback: with_hint(away(&why), TOO_MANY),
+                again,
+            },
+            408 | 425 | 503 | 529 => Failed {
+                setback: with_hint(away(&why), IN_TROUBLE),
                 again,
             },
             // Also how llama.cpp says that a text is too long, and Ollama that a number is none.
             500..=599 => Failed {
-                setback: suspect(FailureKind::Transient, &why, true),
+                setback: with_hint(suspect(FailureKind::Transient, &why, true), IN_TROUBLE),
                 again,
             },
             _ => misused(&why, "check embedding.url and embedding.model").into(),
@@ -363,6 +391,30 @@ fn suspect(kind: FailureKind, why: &str, is_length: bool) -> Setback {
     })
 }
 
+/// What helps where a provider was asked too often, and where it is not well.
+const TOO_MANY: &str = "it is asked again later; fewer requests: lower embedding.concurrency, or look at the account's limits";
+const IN_TROUBLE: &str = "it is asked again later; the server's own log says more";
+
+fn with_hint(setback: Setback, hint: &str) -> Setback {
+    match setback {
+        Setback::Provider(failure) => Setback::Provider(failure.hint(hint)),
+        Setback::Texts(suspicion) => Setback::Texts(Suspicion {
+            failure: suspicion.failure.hint(hint),
+            ..suspicion
+        }),
+    }
+}
+
+/// Returns a length of time in words.
+fn roughly(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", seconds / 60),
+        seconds @ 7200..8_640_000 => format!("{} h", seconds / 3600),
+        _ => "months".into(),
+    }
+}
+
 fn cannot(why: &str) -> String {
     format!("cannot embed: {why}")
 }
@@ -373,6 +425,11 @@ pub(super) fn stopped() -> Failure {
         FailureKind::Busy,
         "not embedded yet: there was no time left",
     )
+}
+
+/// The failure of texts for which there was no time left after something else had failed for this reason.
+pub(super) fn unreached(why: &str) -> Failure {
+    Failure::new(FailureKind::Busy, why)
 }
 
 /// Reads how long the provider wants to be left alone: seconds, or a date.
@@ -417,7 +474,7 @@ mod tests {
     #[test]
     fn a_key_crosses_no_network_in_clear_text_and_is_no_header_of_its_own() {
         let line = |url: &str, key: &str| {
-            let key = Some(Secret::new(key));
+            let key = Ok(Some(Secret::new(key)));
             Line::new(url, key, KEY_VARIABLE.into(), "m", Duration::from_secs(1))
         };
         for (url, key, words) in [
@@ -425,13 +482,19 @@ mod tests {
             ("https://example.org/v1", "sk\r\nx: y", "is none"),
             ("https://example.org/v1", " ", "is none"),
         ] {
-            let failure = line(url, key).expect_err(url);
+            let line = line(url, key).expect(url);
+            let within = Duration::from_secs(1);
+            let asked = line.ask("{}", 1, within, Tries::One, &|| true, |_| Ok(()));
+            let Err(Setback::Provider(failure)) = asked else {
+                panic!("{url}: {asked:?}");
+            };
             assert_eq!(failure.kind, FailureKind::Refused);
             assert!(failure.reason.contains(words), "{failure:?}");
-            assert!(!format!("{failure:?}").contains("sk"), "{failure:?}");
+            assert!(!format!("{line:?} {failure:?}").contains("sk"), "{line:?}");
         }
         for url in ["https://example.org/v1", "http://localhost:1/v1"] {
             let line = line(url, "sk-1").expect(url);
+            assert_eq!(line.unusable, None);
             assert!(!format!("{line:?}").contains("sk-1"));
         }
     }

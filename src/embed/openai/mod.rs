@@ -20,13 +20,13 @@ mod tests;
 mod wire;
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use self::ask::{Line, Setback, Suspicion, Tries, stopped};
+use self::ask::{Line, Setback, Suspicion, Tries, stopped, unreached};
 use self::wire::Wanted;
 use super::settings::{EmbeddingSettings, KEY_VARIABLE, Purpose, Role};
 use super::{Embedder, Given, GoOn, Keep, PASSAGE_VERSION, Vector};
@@ -59,6 +59,8 @@ pub(super) struct OpenAi {
     dimension: OnceLock<usize>,
     /// The most texts that the provider was found to take at once.
     limit: AtomicUsize,
+    /// How many texts were embedded by their beginning.
+    shortened: AtomicU64,
     /// Texts that failed together when there was no time left to find out which of them was to blame.
     suspects: Mutex<HashSet<ContentSha>>,
 }
@@ -68,7 +70,10 @@ impl OpenAi {
     ///
     /// # Errors
     /// `Refused` when a setting is missing or cannot be used.
-    pub(super) fn new(settings: &EmbeddingSettings, key: Option<Secret>) -> Result<Self, Failure> {
+    pub(super) fn new(
+        settings: &EmbeddingSettings,
+        key: Result<Option<Secret>, Failure>,
+    ) -> Result<Self, Failure> {
         if settings.model.is_empty() {
             return Err(Failure::new(
                 FailureKind::Refused,
@@ -105,6 +110,7 @@ impl OpenAi {
             timeout: settings.timeout,
             dimension,
             limit: AtomicUsize::new(usize::MAX),
+            shortened: AtomicU64::new(0),
             suspects: Mutex::default(),
         })
     }
@@ -163,11 +169,20 @@ impl OpenAi {
             Err(Setback::Provider(failure)) => Err(failure),
             Err(Setback::Texts(suspicion)) => {
                 self.innocent(go_on)?;
+                let why = suspicion.failure.reason.clone();
                 let parted = self.part(first, texts, suspicion, go_on, done).map(drop);
                 if parted.is_err() && !go_on() {
                     self.suspect(first, texts, done);
                 }
-                parted
+                parted.map_err(|failure| match failure.kind {
+                    // That there was no time left says little.
+                    FailureKind::Busy => unreached(&why),
+                    FailureKind::Down
+                    | FailureKind::Waiting
+                    | FailureKind::Refused
+                    | FailureKind::Transient
+                    | FailureKind::Rejected => failure,
+                })
             }
         }
     }
@@ -194,8 +209,8 @@ impl OpenAi {
     ///
     /// # Errors
     /// The provider's failure.
-    pub(super) fn try_out(&self, within: Duration) -> Result<(), Failure> {
-        match self.ask(&self.passage, &[INNOCENT], within, Tries::One, &|| true) {
+    pub(super) fn try_out(&self, within: Duration, go_on: GoOn<'_>) -> Result<(), Failure> {
+        match self.ask(&self.passage, &[INNOCENT], within, Tries::One, go_on) {
             Ok(_) => Ok(()),
             Err(Setback::Provider(failure)) => Err(failure),
             Err(Setback::Texts(suspicion)) => Err(self.line.convict(suspicion)),
@@ -267,7 +282,10 @@ impl OpenAi {
             let end = text.char_indices().nth(chars);
             let beginning = &text[..end.map_or(text.len(), |(at, _)| at)];
             match self.ask_passages(&[beginning], Tries::Suspected, go_on) {
-                Ok(vectors) => return Ok(vectors.into_iter().next().ok_or(suspicion.failure)),
+                Ok(vectors) => {
+                    self.shortened.fetch_add(1, Ordering::Relaxed);
+                    return Ok(vectors.into_iter().next().ok_or(suspicion.failure));
+                }
                 Err(Setback::Provider(failure)) => return Err(failure),
                 Err(Setback::Texts(_)) => {}
             }
@@ -348,13 +366,13 @@ impl Embedder for OpenAi {
 
     fn learn(&self) -> Result<usize, Failure> {
         if self.dimension().is_none() {
-            self.probe()?;
+            self.probe(&|| true)?;
         }
         Ok(self.dimension().unwrap_or_default())
     }
 
-    fn probe(&self) -> Result<(), Failure> {
-        self.try_out(PROBE)
+    fn probe(&self, go_on: GoOn<'_>) -> Result<(), Failure> {
+        self.try_out(PROBE, go_on)
     }
 
     fn passages(
@@ -401,6 +419,10 @@ impl Embedder for OpenAi {
         let over = over.into_inner().unwrap_or_else(stopped);
         let or_over = |answer: Option<_>| answer.unwrap_or_else(|| Err(over.clone()));
         Ok(answers.into_iter().map(or_over).collect())
+    }
+
+    fn shortened(&self) -> u64 {
+        self.shortened.load(Ordering::Relaxed)
     }
 
     fn query(&self, text: &str, within: Duration) -> Result<Vector, Failure> {

@@ -23,7 +23,7 @@ fn settings(server: &EmbeddingServer) -> EmbeddingSettings {
 }
 
 fn provider(settings: &EmbeddingSettings, key: Option<&str>) -> OpenAi {
-    let mut provider = OpenAi::new(settings, key.map(Secret::new)).expect("settings are good");
+    let mut provider = OpenAi::new(settings, Ok(key.map(Secret::new))).expect("settings are good");
     // Not as patient as with a real one.
     provider.line.patience.waits = vec![Duration::from_millis(5); 4];
     provider
@@ -201,6 +201,10 @@ fn a_provider_that_wants_to_be_left_alone_is_left_alone_by_all() {
         [(0, FailureKind::Down)],
         "an hour is not waited for"
     );
+    let failure = answers[0].as_ref().expect_err("away");
+    assert!(failure.reason.contains("for 60 min"), "{failure:?}");
+    let hint = failure.hint.as_ref().expect("a way out");
+    assert!(hint.contains("embedding.concurrency"), "{hint}");
 }
 
 #[test]
@@ -242,11 +246,8 @@ fn a_provider_that_is_away_is_down_and_one_that_will_not_is_refused() {
         let failure = answers[0].as_ref().expect_err("failed");
         assert!(failure.reason.contains(words), "{failure:?}");
         assert!(!format!("{failure:?}").contains("S3CRET"), "{failure:?}");
-        assert_eq!(
-            failure.hint.is_some(),
-            kind == FailureKind::Refused,
-            "{failure:?}"
-        );
+        let is_sure = kind == FailureKind::Refused || matches!(fault, Fault::Status(_));
+        assert_eq!(failure.hint.is_some(), is_sure, "{failure:?}");
         assert!(server.asked().len() <= 6, "{fault:?}");
     }
     server.down();
@@ -373,6 +374,7 @@ fn a_text_that_is_too_long_is_embedded_by_its_beginning() {
     let answers = embed(&provider, &["a", &korean, &endless]);
     let expected = ["a".into(), "가".repeat(250), "b".repeat(250)];
     assert_eq!(answers, expected.map(|text| vector(&text)));
+    assert_eq!(provider.shortened(), 2);
     // Of no use is a model that takes next to nothing.
     server.take_chars(100);
     let answers = embed(&provider, &["a", &korean]);
@@ -484,6 +486,11 @@ fn no_text_is_embedded_that_nobody_waits_for() {
         assert_eq!(failures(&answers.expect("kept")), [(0, FailureKind::Busy)]);
     });
     assert!(began.elapsed() < LONG);
+    // So is the one before a probe.
+    let _ = server.asked();
+    let probed = provider.probe(&|| false).expect_err("nobody waits for it");
+    assert_eq!(probed.kind, FailureKind::Busy);
+    assert!(server.asked().is_empty());
 }
 
 #[test]
@@ -597,7 +604,7 @@ fn the_fingerprint_changes_with_what_changes_a_passages_vector_and_with_nothing_
         assert_eq!(of(change), before);
     }
     let none = EmbeddingSettings::default();
-    let failure = OpenAi::new(&none, None).expect_err("no model");
+    let failure = OpenAi::new(&none, Ok(None)).expect_err("no model");
     assert!(
         failure.reason.contains("embedding.model is not"),
         "{failure:?}"

@@ -173,6 +173,10 @@ fn read_stores(
         progress.at(reading, 0, 0);
         let holdings = parts.stores[at].holdings(&judge.options.within);
         let read = holdings.and_then(|holdings| Ok((holdings, standing(parts, at, true)?)));
+        if let Some([points, dense]) = parts.stores[at].tally().sections {
+            judge.report.points = Some(points);
+            judge.report.dense = Some(dense);
+        }
         let (holdings, standing) = match read {
             Ok(read) => read,
             Err(failure) => {

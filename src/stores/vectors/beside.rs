@@ -43,6 +43,17 @@ impl fmt::Debug for Beside {
     }
 }
 
+/// Says whether a rebuild of embedded vectors left something, and nobody goes on with it now. Changes nothing.
+#[must_use]
+pub(super) fn is_left(state: &StateDir) -> bool {
+    let folder = state.path().join("vectors.new");
+    let lock = File::open(state.path().join(LOCK));
+    folder.is_dir() && lock.is_ok_and(|lock| lock.try_lock_shared().is_ok())
+}
+
+/// Held while somebody builds.
+const LOCK: &str = "rebuild.lock";
+
 /// What was put in the place of what.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Placed {
@@ -63,14 +74,14 @@ impl Beside {
     ) -> Result<Self, Failure> {
         state.create()?;
         let lock = lock_file(
-            &state.path().join("rebuild.lock"),
+            &state.path().join(LOCK),
             settings.wait,
             state.stop(),
             "another rebuild of the vectors",
         )?;
         if let Some(embeddings) = &embeddings {
             // Words alone would be no gain, so nothing is begun without it.
-            embeddings.probe()?;
+            embeddings.probe(&|| !state.stop().is_wished())?;
         }
         take_shape(&mut settings, embeddings.as_ref());
         let (engine, built) = prepare(&settings, state)?;

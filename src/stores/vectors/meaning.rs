@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::point::Point;
-use crate::embed::{Counts, Embeddings, says_anything};
+use crate::embed::{Counts, Embedded, Embeddings, says_anything};
 use crate::model::{Failure, FailureKind};
 use crate::state::Stop;
 
@@ -25,8 +25,12 @@ pub(super) struct Meaning {
     /// Why it cannot be used, and until when it is not asked again.
     away: Option<(Failure, Instant)>,
     stop: Stop,
-    /// Until when the call that is under way may embed.
-    until: Instant,
+    /// How long one call of the store may embed.
+    pub(super) patience: Duration,
+    /// Until when the call that is under way may embed; `None` before it does.
+    until: Option<Instant>,
+    /// How many texts the provider had embedded when that call began.
+    before: u64,
 }
 
 impl Meaning {
@@ -35,7 +39,9 @@ impl Meaning {
             embeddings,
             away: None,
             stop: Stop::default(),
-            until: Instant::now(),
+            patience: PATIENCE,
+            until: None,
+            before: 0,
         }
     }
 
@@ -46,7 +52,8 @@ impl Meaning {
 
     /// A call of the store begins: it has all the time that one may have.
     pub(super) fn begin(&mut self) {
-        self.until = Instant::now() + PATIENCE;
+        self.until = None;
+        self.before = self.counts().embedded;
     }
 
     /// Says why the provider cannot be used, if it cannot.
@@ -59,7 +66,7 @@ impl Meaning {
     /// # Errors
     /// Its failure.
     pub(super) fn probe(&mut self) -> Result<(), Failure> {
-        let answer = self.embeddings.probe();
+        let answer = self.embeddings.probe(&|| !self.stop.is_wished());
         self.away = answer
             .clone()
             .err()
@@ -77,13 +84,14 @@ impl Meaning {
     }
 
     /// Gives the points of several pages their vectors. Returns, by the page's place, why some have not got one: the
-    /// worst reason of each.
+    /// worst reason of each. `first` is called before the provider is asked for anything.
     ///
     /// # Errors
     /// When what was embedded before cannot be read or kept.
     pub(super) fn give(
         &mut self,
         pages: &mut [(usize, &mut Vec<Point>)],
+        first: &mut dyn FnMut(),
     ) -> Result<HashMap<usize, Failure>, Failure> {
         let mut passages = Vec::new();
         for (_, points) in pages.iter() {
@@ -91,12 +99,21 @@ impl Meaning {
         }
         let texts: Vec<&str> = passages.iter().map(String::as_str).collect();
         self.away.take_if(|(_, until)| *until <= Instant::now());
-        let away = self.away.clone();
-        let (stop, until) = (self.stop.clone(), self.until);
-        let asks = away.is_none();
+        let asks = self.away.is_none();
+        let patience = self.patience;
+        let until = self
+            .until
+            .get_or_insert_with(|| Instant::now() + patience)
+            .to_owned();
+        let stop = self.stop.clone();
         // Where nothing is asked for, what is at hand comes all the same.
         let go_on = move || asks && !stop.is_wished() && Instant::now() < until;
-        let mut given = self.embeddings.passages(&texts, &go_on)?.into_iter();
+        let given = self.embeddings.passages(&texts, &go_on, first)?;
+        if let Some(stuck) = self.stuck(&given) {
+            self.away = Some((stuck, Instant::now() + LEAVE_ALONE));
+        }
+        let away = self.away.clone();
+        let mut given = given.into_iter();
         let mut lacks = HashMap::<usize, Failure>::new();
         for (place, points) in pages.iter_mut() {
             for point in points.iter_mut() {
@@ -109,12 +126,12 @@ impl Meaning {
                     None => Failure::new(FailureKind::Busy, "not embedded yet"),
                 };
                 let why = match (&away, is_providers(why.kind)) {
-                    (Some((away, _)), true) => away.clone(),
+                    (Some((away, _)), true) => owed(away.clone()),
                     (None, true) => {
                         if why.kind != FailureKind::Busy {
                             self.away = Some((why.clone(), Instant::now() + LEAVE_ALONE));
                         }
-                        why
+                        owed(why)
                     }
                     (_, false) => in_section(point, why),
                 };
@@ -126,6 +143,22 @@ impl Meaning {
         }
         Ok(lacks)
     }
+
+    /// Says that the provider is away where a call has used up its time and got nothing at all: else its pages would come
+    /// round again and again, each time in vain.
+    fn stuck(&self, given: &[Embedded]) -> Option<Failure> {
+        if self.away.is_some() || self.stop.is_wished() || self.counts().embedded > self.before {
+            return None;
+        }
+        let failures = || given.iter().filter_map(|one| one.as_ref().err());
+        let busy = failures().find(|why| why.kind == FailureKind::Busy)?;
+        // What became of a text says more than that there was no time left.
+        let told = failures().find(|why| !is_providers(why.kind));
+        Some(Failure {
+            kind: FailureKind::Down,
+            ..told.unwrap_or(busy).clone()
+        })
+    }
 }
 
 /// Says whether a failure is the provider's and not a text's.
@@ -133,6 +166,14 @@ fn is_providers(kind: FailureKind) -> bool {
     match kind {
         FailureKind::Down | FailureKind::Busy | FailureKind::Waiting | FailureKind::Refused => true,
         FailureKind::Transient | FailureKind::Rejected => false,
+    }
+}
+
+/// Says what a page lacks that went in without the provider.
+fn owed(why: Failure) -> Failure {
+    Failure {
+        reason: format!("found by words only, their meaning is owed: {}", why.reason),
+        ..why
     }
 }
 

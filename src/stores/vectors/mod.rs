@@ -52,7 +52,7 @@ use self::meaning::Meaning;
 use self::point::{Digests, Meta, Owner, Point, SCHEMA, points_of};
 use self::unusable::Unusable;
 use super::{Applied, Deriver, Holding, Identity, Outcome, Store, Tally};
-use crate::embed::{Embeddings, PASSAGE_VERSION, bm25};
+use crate::embed::{self, Embeddings, PASSAGE_VERSION, bm25};
 use crate::model::markdown::PARSER_VERSION;
 use crate::model::{Change, Failure, FailureKind, Finding, Page, Secret, StoreName, Within};
 use crate::state::{StateDir, Stop};
@@ -133,9 +133,6 @@ impl VectorSettings {
     }
 }
 
-/// From how many texts on the engine is let go of while they are embedded: others may want it meanwhile.
-const MANY: usize = 64;
-
 /// The vectors of one wiki.
 pub struct VectorStore {
     settings: VectorSettings,
@@ -146,6 +143,10 @@ pub struct VectorStore {
     model: Option<String>,
     /// What makes them.
     meaning: Option<Meaning>,
+    /// Pages whose meaning was taken off, since no provider is set.
+    stripped: u64,
+    /// How many points there were at the last look at all of them, and how many had a meaning.
+    sections: Option<[u64; 2]>,
     engine: Box<dyn Engine>,
 }
 
@@ -207,6 +208,13 @@ pub fn examine(settings: VectorSettings, state: &StateDir, model: Option<String>
     if let Err(failure) = whose {
         found.push(Finding::of("vectors.model", &failure, REBUILD));
     }
+    if !store.settings.is_shared() && beside::is_left(state) {
+        found.push(Finding::note(
+            EXAMINED,
+            ".wiki-sync/vectors.new is left from a rebuild that was cut off",
+            "`wiki-sync rebuild vectors` goes on with it, or begins anew; else remove the folder",
+        ));
+    }
     found
 }
 
@@ -226,7 +234,8 @@ fn unfit_shape(place: &str, found: &Found, wanted: &Dense) -> Failure {
         FailureKind::Refused,
         format!(
             "{place} have {dimension} dimensions ({distance}), and the model {} makes vectors of {} (Dot or Cosine)",
-            wanted.model, wanted.dimension
+            embed::model_name(&wanted.model),
+            wanted.dimension
         ),
     )
     .hint(REBUILD)
@@ -297,11 +306,14 @@ impl VectorStore {
         Ok(Self::over(engine, settings, embeddings))
     }
 
-    /// Makes the vectors of a wiki whose id cannot be learned, for this reason: each use of them fails with it, and nothing
-    /// is touched, while the other stores are served.
+    /// Makes the vectors of a wiki which cannot be used, for this reason: each use of them fails with it, and nothing
+    /// is touched, while the other stores are served. `model`: the fingerprint of the one that the settings name.
     #[must_use]
-    pub fn unusable(settings: VectorSettings, why: Failure) -> Self {
-        Self::over(Box::new(Unusable(why)), settings, None)
+    pub fn unusable(settings: VectorSettings, model: Option<String>, why: Failure) -> Self {
+        let mut store = Self::over(Box::new(Unusable(why)), settings, None);
+        // What they derive is known all the same: no receipt and no dead letter is of another.
+        store.take_model(model);
+        store
     }
 
     fn over(
@@ -319,19 +331,26 @@ impl VectorStore {
             .as_ref()
             .map(Embeddings::fingerprint)
             .or_else(|| shaped.cloned());
-        let mut fingerprint = lesser.clone();
-        if let Some(model) = &model {
-            fingerprint.push_str(", dense ");
-            fingerprint.push_str(model);
-        }
-        Self {
+        let mut store = Self {
             settings,
-            fingerprint,
+            fingerprint: lesser.clone(),
             lesser,
-            model,
+            model: None,
             meaning: embeddings.map(Meaning::new),
+            stripped: 0,
+            sections: None,
             engine,
+        };
+        store.take_model(model);
+        store
+    }
+
+    /// Takes the model that makes dense vectors.
+    fn take_model(&mut self, model: Option<String>) {
+        if let Some(model) = &model {
+            self.fingerprint = format!("{}{DENSE_OF}{model}", self.lesser);
         }
+        self.model = model;
     }
 
     fn points_of(&self, page: &Page) -> Vec<Point> {
@@ -468,8 +487,9 @@ impl VectorStore {
         }
         match (&self.model, &meta.model) {
             (Some(wanted), Some(there)) if wanted != there => {
+                let (there, wanted) = embed::difference(there, wanted);
                 let reason = format!(
-                    "the vectors were made by the model {there}, and the settings name {wanted}: they cannot be compared"
+                    "the vectors were made with {there}, and the settings name {wanted}: they cannot be compared"
                 );
                 refused(reason, REBUILD)
             }
@@ -486,6 +506,7 @@ impl VectorStore {
             let held = held.entry(point.text("path").to_owned()).or_default();
             held.digests.push(&point);
             held.ids.push((point.id, point.dense.is_some()));
+            held.is_meant |= point.text("fingerprint").contains(DENSE_OF);
         })?;
         // What is whole is told before anything is asked of a provider.
         for one in &mut gathered {
@@ -509,6 +530,9 @@ impl VectorStore {
                 continue;
             }
             let points = one.points;
+            if held.is_meant && self.model.is_none() && !points.is_empty() {
+                self.stripped += 1;
+            }
             let new: HashMap<Uuid, bool> = points
                 .iter()
                 .map(|point| (point.id, point.dense.is_some()))
@@ -575,10 +599,9 @@ impl VectorStore {
         if owed.is_empty() {
             return Ok(HashMap::new());
         }
-        if owed.iter().map(|(_, points)| points.len()).sum::<usize>() >= MANY {
-            self.engine.rest();
-        }
-        let lacks = meaning.give(&mut owed)?;
+        // Others may want the engine while a provider is waited for.
+        let engine = &mut self.engine;
+        let lacks = meaning.give(&mut owed, &mut || engine.rest())?;
         for (at, points) in owed {
             if lacks.contains_key(&at) {
                 let wanted = |point: &&mut Point| point.dense.is_none();
@@ -609,12 +632,17 @@ fn digest(points: &[Point], with_meaning: bool) -> String {
     Digests::when(points, is_dense).digest()
 }
 
+/// Stands in a fingerprint before that of the model.
+const DENSE_OF: &str = ", dense ";
+
 /// What the engine holds of a page before it is written.
 #[derive(Default)]
 struct Held {
     digests: Digests,
     /// The points, and whether they have a dense vector.
     ids: Vec<(Uuid, bool)>,
+    /// Whether dense vectors were made for it, be it that they are not looked at.
+    is_meant: bool,
 }
 
 /// A change with the points that the store is to hold of the page afterwards: none when it is removed.
@@ -735,12 +763,16 @@ impl Store for VectorStore {
         let wiki = &self.settings.wiki_id;
         if within.is_everything() {
             let mut some = None;
+            let [mut points, mut meant] = [0, 0];
             self.engine.scroll(wiki, &mut |mut point| {
                 take(&point);
+                points += 1;
+                meant += u64::from(point.dense.is_some());
                 if some.is_none() {
                     some = point.bm25.take();
                 }
             })?;
+            self.sections = Some([points, meant]);
             // What searches go by is kept beside the points, and can be damaged while they are not.
             if let Some(words) = &some {
                 self.engine.query(&Ask {
@@ -810,8 +842,15 @@ impl Store for VectorStore {
         Tally {
             embedded: Some(counts.embedded),
             cached: Some(counts.cached),
+            shortened: counts.shortened,
+            stripped: self.stripped,
+            sections: self.sections,
             ..Tally::default()
         }
+    }
+
+    fn waits_for_others(&self) -> bool {
+        self.meaning.is_some()
     }
 
     fn lack(&self) -> Option<Failure> {
@@ -819,6 +858,7 @@ impl Store for VectorStore {
     }
 
     fn probe_lack(&mut self) -> Result<(), Failure> {
+        self.engine.rest();
         self.meaning.as_mut().map_or(Ok(()), Meaning::probe)
     }
 

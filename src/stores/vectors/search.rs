@@ -92,12 +92,12 @@ impl VectorStore {
     /// # Errors
     /// The provider's failure.
     pub fn meaning_of(&self, query: &str, within: Duration) -> Result<Option<Vector>, Failure> {
-        match &self.meaning {
-            Some(meaning) if self.settings.shape.dense.is_some() => {
-                meaning.embeddings.query(query, within)
-            }
-            Some(_) | None => Ok(None),
-        }
+        let Some(meaning) = &self.meaning else {
+            return Ok(None);
+        };
+        // Asked also where there is nothing to compare it with: why there is nothing is the provider's to say.
+        let vector = meaning.embeddings.query(query, within)?;
+        Ok(vector.filter(|_| self.settings.shape.dense.is_some()))
     }
 
     /// Returns the pages about what is asked, best section first, one hit a page.

@@ -63,6 +63,7 @@ contract! {
         without_a_provider_dense_vectors_that_are_there_are_in_nobodys_way,
         each_section_is_embedded_once_and_none_to_compare_a_page_with_what_is_held,
         a_page_goes_in_with_its_words_while_the_provider_is_away_and_is_owed_the_rest,
+        a_provider_that_uses_up_the_time_and_gives_nothing_is_away,
         another_model_is_refused_also_while_it_is_not_known_how_long_its_vectors_are,
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::embed::{EmbeddingSettings, open as open_provider};
 use crate::model::FailureKind;
-use crate::testing::{EmbeddingServer, MODEL};
+use crate::testing::{EmbeddingServer, Fault, MODEL};
 
 fn shape(dimension: usize, model: &str) -> Shape {
     Shape {
@@ -156,7 +156,7 @@ pub(super) fn another_model_of_the_same_dimension_is_refused_and_nothing_is_dele
     ] {
         assert_eq!(failure.kind, FailureKind::Refused);
         assert!(
-            failure.reason.contains("model A") && failure.reason.contains("name B"),
+            failure.reason.contains("made with A") && failure.reason.contains("name B"),
             "{failure}"
         );
         assert!(failure.hint.is_some_and(|hint| hint.contains("rebuild")));
@@ -247,16 +247,26 @@ pub(super) fn without_a_provider_dense_vectors_that_are_there_are_in_nobodys_way
 }
 
 fn provided(place: &Place, server: &EmbeddingServer, prefix: &str) -> VectorStore {
-    let settings = EmbeddingSettings {
+    provided_with(place, server, |settings| {
+        settings.passage_prefix = prefix.into();
+    })
+}
+
+fn provided_with(
+    place: &Place,
+    server: &EmbeddingServer,
+    change: impl FnOnce(&mut EmbeddingSettings),
+) -> VectorStore {
+    let mut settings = EmbeddingSettings {
         is_on: true,
         url: server.url(),
         model: MODEL.into(),
-        passage_prefix: prefix.into(),
         concurrency: 1,
         ..EmbeddingSettings::default()
     };
+    change(&mut settings);
     let database = place.path().join("wiki.db");
-    let embeddings = open_provider(&settings, None, &database).expect("opened");
+    let embeddings = open_provider(&settings, Ok(None), &database).expect("opened");
     VectorStore::open(place.settings("wiki-1"), &state(place), embeddings).expect("a store")
 }
 
@@ -310,7 +320,11 @@ pub(super) fn a_page_goes_in_with_its_words_while_the_provider_is_away_and_is_ow
     let failure = outcomes[0].as_ref().expect_err("owed");
     assert_eq!(failure.kind, FailureKind::Down);
     assert!(outcomes[1].is_ok(), "a removal needs no provider");
-    assert_eq!(store.lack().as_ref(), Some(failure));
+    let lack = store.lack().expect("it is away");
+    assert!(
+        failure.reason.starts_with("found by words only") && failure.reason.ends_with(&lack.reason),
+        "{failure}"
+    );
     assert_eq!(store.search("needle", 5).expect("searched").len(), 1);
     let expected = store.expected(&page("w/a.md", &sections(3, "needle")));
     let held = store.inventory().expect("read");
@@ -336,6 +350,36 @@ pub(super) fn a_page_goes_in_with_its_words_while_the_provider_is_away_and_is_ow
     };
     let answer = store.ask(&question).expect("searched");
     assert_eq!(answer.channels, [Channel::Words, Channel::Meaning]);
+}
+
+pub(super) fn a_provider_that_uses_up_the_time_and_gives_nothing_is_away(place: &Place) {
+    for (word, fault, words) in [
+        // An innocent text is answered meanwhile.
+        ("needle", Fault::Hang, "did not answer within 0.4 s"),
+        ("pin", Fault::After(429, "2"), "answered 429"),
+    ] {
+        let server = EmbeddingServer::start();
+        server.poison(word, fault);
+        let mut store = provided_with(place, &server, |settings| {
+            settings.timeout = Duration::from_millis(400);
+        });
+        let soon = Duration::from_millis(100);
+        store.meaning.as_mut().expect("a provider").patience = soon;
+        let change = [Change::Put(Arc::new(page("w/a.md", &sections(3, word))))];
+        let outcomes = store.apply(&change, 1).expect("words go in");
+        let failure = outcomes[0].as_ref().expect_err("owed");
+        assert_eq!(failure.kind, FailureKind::Down);
+        assert!(failure.reason.contains(words), "{failure}");
+        assert_eq!(store.lack().expect("it is away").kind, FailureKind::Down);
+        assert_eq!(store.search(word, 5).expect("searched").len(), 1);
+        server.cure();
+        let long = Duration::from_mins(1);
+        store.meaning.as_mut().expect("a provider").patience = long;
+        store.probe_lack().expect("back");
+        assert!(store.apply(&change, 2).expect("applied")[0].is_ok());
+        assert_eq!(store.lack(), None);
+        put(&mut store, 3, vec![page("w/a.md", "other")]);
+    }
 }
 
 pub(super) fn another_model_is_refused_also_while_it_is_not_known_how_long_its_vectors_are(
