@@ -14,9 +14,9 @@
 //!
 //! Read the modules in this order: [`model`] (what the words mean), [`wiki`] (the pages on disk),
 //! [`state`] (what we remember), [`outbox`] (the door in), [`stores`] (the door out), [`engine`] (scan,
-//! drain, verify), [`query`] (the read side), [`hooks`] (git's hooks, installed), [`cli`] (the only part that prints).
+//! drain, verify), [`query`] (the read side), `serve` (the viewer, with its feature), [`hooks`] (git's hooks, installed), [`cli`] (the only part that prints).
 //!
-//! Who may import whom: `cli → query, engine → outbox, stores, state, wiki → model → nothing`. The outbox
+//! Who may import whom: `cli → serve → query, engine → outbox, stores, state, wiki → model → nothing`. The outbox
 //! and the stores do not know each other's insides. A test checks these directions.
 
 pub mod cli;
@@ -28,6 +28,8 @@ pub mod http;
 pub mod model;
 pub mod outbox;
 pub mod query;
+#[cfg(feature = "serve")]
+pub mod serve;
 pub mod state;
 pub mod stores;
 #[cfg(any(test, feature = "testing"))]

@@ -436,7 +436,7 @@ mod wired {
     }
 
     pub(super) fn vectors(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {
-        Ok(Box::new(vector_store(ws)?))
+        Ok(Box::new(vector_store(ws, None)?))
     }
 
     pub(super) fn git(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {
@@ -461,8 +461,13 @@ mod wired {
         }
     }
 
-    fn vector_store(ws: &Workspace) -> Result<VectorStore, Failure> {
-        match vector_settings(ws) {
+    /// Opens the vectors; `turn` is how long to wait for one's turn with the embedded ones, where not as usual.
+    fn vector_store(ws: &Workspace, turn: Option<Duration>) -> Result<VectorStore, Failure> {
+        let settings = vector_settings(ws).map(|mut settings| {
+            settings.wait = turn.unwrap_or(settings.wait);
+            settings
+        });
+        match settings {
             Ok(settings) => VectorStore::open(settings, &ws.state, embeddings(ws)?),
             // Whose points they are only they can tell, and they cannot be read. The others go on without them.
             Err(why) if ws.config.vectors.url == EDGE_URL => {
@@ -568,7 +573,7 @@ mod wired {
     /// Returns the pages about what is asked, best first; by words alone where their meaning cannot be had.
     pub(crate) fn search(ws: &Workspace, asked: &Asked<'_>) -> Result<Found, Failure> {
         ws.state.create()?;
-        let mut store = vector_store(ws)?;
+        let mut store = vector_store(ws, asked.turn)?;
         let (meaning, mut no_meaning) = match store.meaning_of(asked.query, QUERY) {
             Ok(None) if ws.config.embedding.is_on => {
                 let why = "this model has embedded nothing yet";
@@ -596,11 +601,7 @@ mod wired {
             }
             other => other?,
         };
-        Ok(Found {
-            hits: answer.hits,
-            channels: answer.channels,
-            no_meaning,
-        })
+        Ok(Found { answer, no_meaning })
     }
 
     /// Opens the database that holds the graph, for reading.

@@ -24,6 +24,12 @@ const MAY: &[(&str, &[&str])] = &[
             "model", "wiki", "state", "outbox", "stores", "engine", "hooks",
         ],
     ),
+    (
+        "serve",
+        &[
+            "model", "wiki", "state", "outbox", "stores", "engine", "query", "hooks",
+        ],
+    ),
     // Settings are made of each part's own.
     ("config", &["model", "wiki", "embed", "engine", "stores"]),
 ];

@@ -175,7 +175,7 @@ fn show(outbox: &mut dyn Outbox, id: i64, cx: &mut Context) -> Result<Exit, Comm
         ("store", letter.whose("none")),
         ("reason", letter.reason.clone()),
         ("attempts", letter.attempts.to_string()),
-        ("died", utc(found.dead_at)),
+        ("died", found.dead_at.utc()),
         ("content", found.death.version.clone()),
         ("job", raw.into_owned()),
     ];
@@ -275,47 +275,11 @@ fn unknown(ids: &[i64]) -> CommandError {
         .hint("`wiki-sync dlq list` shows them; an edit of the page takes its letter away")
 }
 
-/// Returns a time as `2025-01-31 23:59:59 UTC`.
-fn utc(time: Timestamp) -> String {
-    let seconds = time.0.div_euclid(1000);
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Days since 0000-03-01, so that the leap day is a year's last (Howard Hinnant, "chrono-compatible
-    // low-level date algorithms").
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::StoreSet;
     use crate::outbox::Death;
-
-    #[test]
-    fn times_are_told_as_dates() {
-        for (seconds, text) in [
-            (0, "1970-01-01 00:00:00 UTC"),
-            (951_782_400, "2000-02-29 00:00:00 UTC"),
-            (1_738_367_999, "2025-01-31 23:59:59 UTC"),
-            (4_107_542_400, "2100-03-01 00:00:00 UTC"),
-        ] {
-            assert_eq!(utc(Timestamp(seconds * 1000)), text);
-        }
-    }
 
     #[test]
     fn a_letter_of_a_line_that_is_no_job_keeps_the_line_as_text() {

@@ -27,6 +27,7 @@ mod disk;
 mod examine;
 mod filter;
 mod head;
+mod history;
 mod index_entry;
 mod index_file;
 mod journal;
@@ -54,6 +55,7 @@ use git2::Repository;
 
 pub use self::examine::examine;
 pub use self::head::{Differs, HeadPages};
+pub use self::history::{History, Revision, history};
 pub use self::repo::open as open_repository;
 pub use self::work_tree::work_tree;
 

@@ -24,6 +24,7 @@ use crate::engine::drain::{DrainOptions, drain};
 use crate::engine::verify::{VerifyOptions, verify};
 use crate::model::{Labels, StoreName};
 use crate::query::graph::{self, More};
+use crate::query::search::Hit;
 
 /// Show the whole journey on a small wiki in a temporary git repository
 #[derive(Debug, clap::Args)]
@@ -260,7 +261,7 @@ impl Journey {
         Ok(told)
     }
 
-    fn hits(&self, query: &str) -> Result<Vec<search::Hit>, CommandError> {
+    fn hits(&self, query: &str) -> Result<Vec<Hit>, CommandError> {
         Ok(search::hits(&self.open()?, query, 3)?)
     }
 
