@@ -127,7 +127,7 @@ fn headline(report: &StatusReport) -> Markup {
         let what = format!("{} on the way. {how}", count(owed, "change"));
         ("busy", "Catching up", what)
     } else if report.outbox.dead > 0 {
-        let text = format!("{} and wait for you.", count_dead(report.outbox.dead));
+        let text = waiting_letters(report.outbox.dead);
         ("bad", "A person is needed", text)
     } else {
         let text = "Everything is in its place, and something is to be known.".into();
@@ -141,21 +141,25 @@ fn headline(report: &StatusReport) -> Markup {
     }
 }
 
-fn count_dead(dead: u64) -> String {
+fn waiting_letters(dead: u64) -> String {
     if dead == 1 {
-        "1 page could not be brought in".into()
+        "A dead letter waits for you.".into()
     } else {
-        format!("{} pages could not be brought in", grouped(dead))
+        format!("{} dead letters wait for you.", grouped(dead))
     }
 }
 
 fn store_card(name: StoreName, store: &StoreStatus, pages: u64) -> Markup {
     let behind = store.behind.unwrap_or(0);
     let whole = pages.max(store.pages).max(1);
-    let held = pages.saturating_sub(behind).min(whole);
+    // What a dead letter is about is not behind, and not there either.
+    let held = pages.saturating_sub(behind).min(store.pages);
     let (tone, says) = match (store.state, store.behind) {
         ("down", _) => ("bad", "away".to_owned()),
         (_, None) => ("busy", "cannot be asked".into()),
+        (_, Some(0)) if held < pages => {
+            ("good", format!("in sync but for {}", grouped(pages - held)))
+        }
         (_, Some(0)) => ("good", "in sync".into()),
         (_, Some(behind)) => ("busy", format!("{} behind", grouped(behind))),
     };

@@ -519,8 +519,8 @@ mod tests {
                 "<img src=\"/file?path=w/i.png\" alt=\"a\">".into(),
             ),
             (
-                "<img src=i.png alt=a>",
-                "<img src=\"/file?path=w/i.png\" alt=\"a\">".into(),
+                "x <img src=i.png alt=a>",
+                "x <img src=\"/file?path=w/i.png\" alt=\"a\">".into(),
             ),
             (
                 "![a](https://x.example/i.png)",
@@ -533,6 +533,8 @@ mod tests {
         ] {
             assert_eq!(html(text), format!("<p>{expected}</p>"), "{text}");
         }
+        let block = "<img src=\"/file?path=w/i.png\" alt=\"a\">";
+        assert_eq!(html("<img src=i.png alt=a>"), block);
     }
 
     #[test]
@@ -564,8 +566,8 @@ mod tests {
                 "<script",
                 "<svg",
                 "<iframe",
-                "javascript:",
-                "vbscript:",
+                "=\"javascript:",
+                "=\"vbscript:",
                 "onerror",
                 "onload",
                 "ontoggle",
@@ -580,7 +582,7 @@ mod tests {
                 "<video",
                 "<audio",
                 "<math",
-                "data:",
+                "=\"data:",
                 "src=\"http",
                 "src=\"//",
                 "href=\"//",

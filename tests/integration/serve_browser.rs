@@ -239,6 +239,8 @@ fn wiki() -> Wiki {
         wiki.write(&format!("wiki-output/{topic}/{topic}-{at}.md"), text);
     }
     wiki.write("wiki-output/picture.svg", "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 200 80'><script>alert(1)</script><rect width='200' height='80' rx='12' fill='#6aa5b8'/></svg>");
+    wiki.git(&["add", "wiki-output/picture.svg"]);
+    wiki.git(&["commit", "-qm", "a picture"]);
     wiki.write(
         "wiki-output/evil \"'<b>&%.md",
         "# <script>alert(1)</script> Evil\n\n<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\n\n![far](https://evil.invalid/i.png) <img src=https://evil.invalid/j.png> [x](javascript:alert(1))\n\n<svg onload=alert(1)></svg> ![here](picture.svg) [[a]]\n",

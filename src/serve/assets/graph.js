@@ -148,11 +148,13 @@ function start(canvas) {
     let written = 0;
     for (const node of order) {
       if (written >= most) break;
-      const px = x(node) + radius(node) + 4, py = y(node);
+      const py = y(node);
+      let px = x(node) + radius(node) + 4;
       if (px < 0 || py < 8 || px > width || py > height - 8) continue;
       const title = graph.titles[node];
       const text = title.length > 32 ? `${title.slice(0, 31)}…` : title;
       const long = pen.measureText(text).width;
+      if (px + long > width - 4) px = x(node) - radius(node) - 4 - long;
       if (taken.some(([a, b, c]) => px < b + 6 && px + long > a - 6 && Math.abs(py - c) < 17)) continue;
       taken.push([px, px + long, py]);
       pen.lineWidth = 3.5; pen.strokeStyle = back; pen.lineJoin = "round";
