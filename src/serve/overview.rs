@@ -122,7 +122,7 @@ fn headline(report: &StatusReport) -> Markup {
         let how = if is_watched {
             "The watch brings them to every store."
         } else {
-            "`wiki-sync drain` brings them to every store."
+            "The next drain brings them to every store."
         };
         let what = format!("{} on the way. {how}", count(owed, "change"));
         ("busy", "Catching up", what)

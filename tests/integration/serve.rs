@@ -97,7 +97,8 @@ impl Served {
         for part in ["HttpOnly", "SameSite=Strict"] {
             assert!(cookie.contains(part), "{cookie}");
         }
-        served.cookie = cookie.split(';').next().unwrap().to_owned();
+        let cookie = cookie.split(';').next().unwrap().to_owned();
+        served.cookie = cookie;
         served
     }
 

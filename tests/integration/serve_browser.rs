@@ -1,6 +1,7 @@
-//! `serve` in a real Chromium, by the WebDriver protocol: what a person sees and does, while a drain runs. No message on the
+//! `serve` in a real Chromium, by the `WebDriver` protocol: what a person sees and does, while a drain runs. No message on the
 //! console, no request to anybody else. Pictures of each page are left in the target folder, to be looked at.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -268,13 +269,13 @@ fn a_person_sees_finds_clicks_and_mends_while_a_drain_runs() {
     let served = Served::start(&wiki);
     let browser = Browser::start();
     let own = format!("http://127.0.0.1:{}", served.port);
-    let (port, page) = (served.port, |path: &str| format!("{own}{path}"));
+    let port = served.port;
     browser.dark(false);
 
     // In by the address that was printed; the token is gone from it.
     browser.go(&served.url);
     browser.until("document.querySelectorAll('.store.good').length === 3");
-    assert_eq!(browser.run("return location.href"), page("/"));
+    assert_eq!(browser.run("return location.href"), format!("{own}/"));
     browser.picture("overview");
     browser.dark(true);
     browser.picture("overview-dark");
@@ -297,7 +298,17 @@ fn a_person_sees_finds_clicks_and_mends_while_a_drain_runs() {
         .spawn()
         .unwrap();
 
-    // Search as one types, by real keys from anywhere.
+    searches(&browser, port);
+    reads(&browser, port, &own);
+    follows_the_graph(&browser, port, &own);
+    assert!(drain.wait().is_ok());
+    mends(&browser, &wiki);
+    looks_on_a_phone(&browser, port, &own);
+    wiki.assert_in_sync();
+}
+
+/// Search as one types, by real keys from anywhere.
+fn searches(browser: &Browser, port: u16) {
     browser.keys("gs");
     browser.until("location.pathname === '/search' && document.activeElement.id === 'q'");
     browser.keys("아웃박스 저장소");
@@ -312,8 +323,11 @@ fn a_person_sees_finds_clicks_and_mends_while_a_drain_runs() {
     browser.run("document.querySelector('#q').dispatchEvent(new CompositionEvent('compositionend', {bubbles: true, data: '하'}));");
     browser.until("window.asked > 0");
     browser.assert_clean(port);
+}
 
-    // A page, and the hostile ones.
+/// A page, and the hostile ones.
+fn reads(browser: &Browser, port: u16, own: &str) {
+    let page = |path: &str| format!("{own}{path}");
     browser.go(&page("/page?path=wiki-output/outbox/outbox-0.md"));
     browser.until("document.querySelector('canvas').dataset.drawn");
     browser.picture("page");
@@ -338,8 +352,11 @@ fn a_person_sees_finds_clicks_and_mends_while_a_drain_runs() {
         browser.picture(hostile);
     }
     browser.assert_clean(port);
+}
 
-    // A node of the graph leads to its page.
+/// A node of the graph leads to its page.
+fn follows_the_graph(browser: &Browser, port: u16, own: &str) {
+    let page = |path: &str| format!("{own}{path}");
     browser.keys("gg");
     browser
         .until("location.pathname === '/graph' && document.querySelector('canvas').dataset.drawn");
@@ -362,9 +379,10 @@ fn a_person_sees_finds_clicks_and_mends_while_a_drain_runs() {
     browser.picture("graph-dark-found");
     browser.dark(false);
     browser.assert_clean(port);
+}
 
-    // A dead letter is put back by a click.
-    assert!(drain.wait().is_ok());
+/// A dead letter is put back by a click.
+fn mends(browser: &Browser, wiki: &Wiki) {
     browser.keys("\u{e00c}gd");
     browser.until("location.pathname === '/dead'");
     browser.picture("dead");
@@ -376,8 +394,11 @@ fn a_person_sees_finds_clicks_and_mends_while_a_drain_runs() {
     wiki.drain();
     browser.keys("go");
     browser.until("document.querySelector('.headline.good')");
+}
 
-    // The help, and phones.
+/// The help, and phones.
+fn looks_on_a_phone(browser: &Browser, port: u16, own: &str) {
+    let page = |path: &str| format!("{own}{path}");
     browser.keys("?");
     browser.until("document.querySelector('#keys').open");
     browser.picture("keys");
@@ -399,7 +420,6 @@ fn a_person_sees_finds_clicks_and_mends_while_a_drain_runs() {
         browser.picture(name);
     }
     browser.assert_clean(port);
-    wiki.assert_in_sync();
 }
 
 #[test]
@@ -410,7 +430,7 @@ fn the_graph_of_fourteen_thousand_pages_is_seen_at_once_and_stays_usable() {
     for at in 0..14_000 {
         let mut text = format!("# Page {at}\n\n");
         for _ in 0..5 {
-            text.push_str(&format!("[[p{}]] ", dice.below(at + 1)));
+            write!(text, "[[p{}]] ", dice.below(at + 1)).unwrap();
         }
         wiki.write(&format!("wiki-output/f{}/p{at}.md", at % 23), text);
     }
