@@ -38,13 +38,15 @@ function start(canvas) {
     return palette()[at] ?? (dark.matches ? REST.dark : REST.light);
   }
 
+  // Shows all; of a large graph all but the few nodes that drifted far away.
   function fit() {
-    let [x0, y0, x1, y1] = [Infinity, Infinity, -Infinity, -Infinity];
-    for (let at = 0; at < graph.places.length; at += 2) {
-      x0 = Math.min(x0, graph.places[at]); x1 = Math.max(x1, graph.places[at]);
-      y0 = Math.min(y0, graph.places[at + 1]); y1 = Math.max(y1, graph.places[at + 1]);
-    }
-    if (x0 > x1) return;
+    const [across, down] = [0, 1].map((axis) => {
+      const sorted = Float64Array.from({ length: graph.ids.length }, (_, node) => graph.places[2 * node + axis]).sort();
+      const cut = sorted.length > 1000 ? Math.floor(sorted.length / 500) : 0;
+      return [sorted[cut], sorted[sorted.length - 1 - cut]];
+    });
+    const [x0, x1] = across, [y0, y1] = down;
+    if (x0 === undefined) return;
     const room = small ? 18 : 36;
     scale = Math.min((width - 2 * room) / Math.max(1, (x1 - x0) / 10), (height - 2 * room) / Math.max(1, (y1 - y0) / 10), small ? 1.4 : 2.2);
     left = width / 2 - (x0 + x1) / 20 * scale;
@@ -103,7 +105,7 @@ function start(canvas) {
       pen.stroke();
     };
     const ink = css("--ink"), bad = css("--bad");
-    const faint = Math.max(0.05, Math.min(0.3, 40 / Math.sqrt(count + 1) / 10 + scale * 0.05));
+    const faint = Math.max(0.015, Math.min(0.3, 4 / Math.sqrt(count + 1) + Math.min(1, scale) * 0.05));
     lines((from, to) => !isMissing(to), ink, isDim ? faint / 2.5 : faint, 0.7);
     lines((from, to) => isMissing(to), bad, isDim ? faint / 2 : faint * 1.6, 0.7);
     if (middle >= 0 && !found) lines((from, to) => from === middle || to === middle, css("--accent"), 0.75, 1.2);
