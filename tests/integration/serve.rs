@@ -318,6 +318,45 @@ fn search_finds_as_it_does_on_the_command_line_and_says_what_is_stale() {
 }
 
 #[test]
+fn the_history_of_a_page_is_its_own() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    wiki.write("wiki-output/b.md", "# Beta\n\nagain\n");
+    wiki.drain();
+    let served = Served::entered(&wiki);
+    let update = "wiki: update wiki-output/b.md";
+    let page = served.get("/page?path=wiki-output/b.md").body;
+    let (newer, older) = (page.find(update), page.find("wiki: sync 3 pages"));
+    assert!(newer.is_some() && newer < older, "newest first: {page}");
+    let other = served.get("/page?path=wiki-output/a.md").body;
+    assert!(
+        !other.contains(update) && other.contains("wiki: sync 3 pages"),
+        "{other}"
+    );
+}
+
+#[test]
+#[cfg(feature = "edge")]
+fn a_search_waits_its_turn_with_the_vectors_not_for_ever_and_says_so() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    let served = Served::entered(&wiki);
+    let lock = wiki.root().join(".wiki-sync/vectors.lock");
+    let lock = std::fs::File::options().write(true).open(lock).unwrap();
+    lock.lock().unwrap();
+    let busy = served.get("/search/hits?q=outbox");
+    assert_eq!(busy.status, 503, "{busy:?}");
+    assert!(
+        busy.body.contains("reads or writes the vectors"),
+        "{busy:?}"
+    );
+    // All else is shown meanwhile.
+    assert_eq!(served.get("/page?path=wiki-output/a.md").status, 200);
+    lock.unlock().unwrap();
+    assert_eq!(served.get("/search/hits?q=outbox").status, 200);
+}
+
+#[test]
 fn a_dead_letter_is_put_back_and_dropped_by_a_form_of_ours_alone() {
     let wiki = Wiki::small();
     wiki.write("wiki-output/bad.md", b"\xff\xfe");
