@@ -14,9 +14,10 @@
 //!
 //! Read the modules in this order: [`model`] (what the words mean), [`wiki`] (the pages on disk),
 //! [`state`] (what we remember), [`outbox`] (the door in), [`stores`] (the door out), [`engine`] (scan,
-//! drain, verify), [`query`] (the read side), `mcp` (the face for language models), [`hooks`] (git's hooks, installed), [`cli`] (the only part that prints).
+//! drain, verify), [`query`] (the read side), `mcp` (the face for language models), `serve` (the one in a browser), [`hooks`] (git's
+//! hooks, installed), [`cli`] (the only part that prints).
 //!
-//! Who may import whom: `cli → mcp → query, engine → outbox, stores, state, wiki → model → nothing`. The outbox
+//! Who may import whom: `cli → mcp, serve → query, engine → outbox, stores, state, wiki → model → nothing`. The outbox
 //! and the stores do not know each other's insides. A test checks these directions.
 
 pub mod cli;
@@ -30,6 +31,8 @@ pub mod mcp;
 pub mod model;
 pub mod outbox;
 pub mod query;
+#[cfg(feature = "serve")]
+pub mod serve;
 pub mod state;
 pub mod stores;
 #[cfg(any(test, feature = "testing"))]

@@ -517,7 +517,7 @@ mod wired {
     }
 
     pub(super) fn vectors(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {
-        Ok(Box::new(vector_store(ws)?))
+        Ok(Box::new(vector_store(ws, None)?))
     }
 
     pub(super) fn git(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {
@@ -559,8 +559,13 @@ mod wired {
         }
     }
 
-    fn vector_store(ws: &Workspace) -> Result<VectorStore, Failure> {
-        match vector_settings(ws) {
+    /// Opens the vectors; `turn` is how long to wait for one's turn with the embedded ones, where not as usual.
+    fn vector_store(ws: &Workspace, turn: Option<Duration>) -> Result<VectorStore, Failure> {
+        let settings = vector_settings(ws).map(|mut settings| {
+            settings.wait = turn.unwrap_or(settings.wait);
+            settings
+        });
+        match settings {
             Ok(settings) => VectorStore::open(settings, &ws.state, embeddings(ws)?),
             // Whose points they are only they can tell, and they cannot be read; or the key cannot. The others go on
             // without them.
@@ -671,7 +676,7 @@ mod wired {
     /// Returns the pages about what is asked, best first; by words alone where their meaning cannot be had.
     pub(crate) fn search(ws: &Workspace, asked: &Asked<'_>) -> Result<Found, Failure> {
         ws.state.create()?;
-        let mut store = vector_store(ws)?;
+        let mut store = vector_store(ws, asked.turn)?;
         let (meaning, mut no_meaning) = match store.meaning_of(asked.query, QUERY) {
             Ok(None) if ws.config.embedding.is_on && embed::says_anything(asked.query) => {
                 let why = "this model has embedded nothing yet";

@@ -96,6 +96,7 @@ pub(super) fn run(place: &dyn Place, args: &Args) -> Result<Results, Trouble> {
             repo: args.repo.clone(),
             lang: args.lang.clone(),
         },
+        turn: None,
     };
     let found = place.search(&asked)?;
     let lack = found.no_meaning.as_ref().map(told);

@@ -1,5 +1,7 @@
 //! Search as it is told: hits with a snippet, each compared with the page as it is on disk now.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use crate::model::{Failure, PagePath};
@@ -18,6 +20,8 @@ pub struct Asked<'a> {
     pub limit: usize,
     /// Which pages are looked at.
     pub only: Only,
+    /// How long to wait for one's turn with the embedded vectors; `None`: as long as any command.
+    pub turn: Option<Duration>,
 }
 
 /// What it found.

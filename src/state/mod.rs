@@ -11,6 +11,7 @@
 //! | `tmp/` | what becomes a page, while `put` or `mv` writes it |
 //! | `working` | the page that is being looked at alone, while it is |
 //! | `spool` | jobs that the outbox could not take, see [`StateDir::keep_jobs`]; `spool.lock` is held by whoever touches it |
+//! | `layout` | where the viewer draws the graph's nodes |
 //! | `hint.*` | a hook could not announce what it had to, see [`StateDir::hints`] |
 //!
 //! All of it can be lost: the next drain rebuilds it from the files, but for labels that only the spool or the outbox knew.

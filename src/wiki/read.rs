@@ -134,6 +134,36 @@ impl Wiki {
         }
     }
 
+    /// Reads a file of the wiki that is no page, of at most so many bytes; `None` where there is none, as for
+    /// [`Wiki::stat`], where it is larger, and where it lies outside the pages' folder or is ignored.
+    ///
+    /// # Errors
+    /// The operating system's, other than "not found".
+    pub fn read_file(&self, path: &PagePath, most: u64) -> io::Result<Option<Vec<u8>>> {
+        let inside = self.below_pages(path.as_str());
+        if inside.is_none_or(|inner| self.ignores(inner)) {
+            return Ok(None);
+        }
+        let Some(stat) = self.stat(path)? else {
+            return Ok(None);
+        };
+        if stat.size.cast_unsigned() > most {
+            return Ok(None);
+        }
+        let file = match File::open(self.absolute(path)) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        // It may have been exchanged for a link since it was looked at.
+        if FileStat::of(&file.metadata()?) != stat {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        file.take(most).read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
+    }
+
     /// Returns the page's stat, `None` when there is no regular file, or a link stands anywhere on the way.
     ///
     /// # Errors

@@ -28,6 +28,12 @@ const MAY: &[(&str, &[&str])] = &[
         "mcp",
         &["model", "wiki", "state", "outbox", "stores", "query"],
     ),
+    (
+        "serve",
+        &[
+            "model", "wiki", "state", "outbox", "stores", "engine", "query", "hooks",
+        ],
+    ),
     // Settings are made of each part's own.
     ("config", &["model", "wiki", "embed", "engine", "stores"]),
 ];

@@ -44,6 +44,10 @@ mod redis_faults;
 mod redis_workers;
 mod schema;
 mod scope;
+#[cfg(feature = "serve")]
+mod serve;
+#[cfg(feature = "serve")]
+mod serve_browser;
 mod signals;
 mod spool;
 mod status;

@@ -18,6 +18,8 @@ mod mv;
 mod put;
 mod rebuild;
 pub(super) mod search;
+#[cfg(feature = "serve")]
+mod serve;
 mod status;
 mod verify;
 mod watch;
@@ -36,6 +38,8 @@ pub(crate) enum Command {
     Watch(watch::WatchArgs),
     Status(status::StatusArgs),
     Search(search::SearchArgs),
+    #[cfg(feature = "serve")]
+    Serve(serve::ServeArgs),
     Verify(verify::VerifyArgs),
     Rebuild(rebuild::RebuildArgs),
     Mv(mv::MvArgs),
@@ -68,6 +72,8 @@ impl Command {
             Self::Watch(args) => watch::run(&args, cx),
             Self::Status(args) => status::run(&args, cx),
             Self::Search(args) => search::run(&args, cx),
+            #[cfg(feature = "serve")]
+            Self::Serve(args) => serve::run(&args, cx),
             Self::Verify(args) => verify::run(&args, cx),
             Self::Rebuild(args) => rebuild::run(&args, cx),
             Self::Mv(args) => mv::run(&args, cx),

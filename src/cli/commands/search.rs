@@ -59,6 +59,7 @@ pub(super) fn run(args: &SearchArgs, cx: &mut Context) -> Result<Exit, CommandEr
             repo: args.repo.clone(),
             lang: args.lang.clone(),
         },
+        turn: None,
     };
     let found = open::search(&ws, &asked)?;
     if let Some(why) = &found.no_meaning {
@@ -145,6 +146,7 @@ pub(super) fn hits(ws: &Workspace, query: &str, limit: usize) -> Result<Vec<Hit>
         query,
         limit,
         only: Only::default(),
+        turn: None,
     };
     Ok(told(&ws.wiki, query, open::search(ws, &asked)?, SNIPPET))
 }

@@ -6,6 +6,7 @@
 //! wikilinks, tags      found in the source, outside of what walk masks
 //! sections             the source, cut at headings
 //! rewrite, spell       links given other targets, for `mv`
+//! readable             the body for a renderer
 //! ```
 //!
 //! The time is linear in the text's length, and the memory bounded by it, whatever the text is.
@@ -18,6 +19,7 @@ mod hostile;
 mod lines;
 mod nesting;
 mod parse;
+mod readable;
 mod rewrite;
 mod sections;
 mod spans;
@@ -32,6 +34,7 @@ use std::ops::Range;
 
 pub use fold_key::fold_key;
 pub use parse::{MAX_HEADINGS, MAX_LINKS, MAX_TAGS, MAX_TITLE_CHARS};
+pub use readable::{Readable, WIKILINK, Written, options, target_of};
 pub use rewrite::{Destinations, Edit, Unwritable, edited, inverse};
 pub use sections::{MAX_SECTION_CHARS, MAX_TRAIL_CHARS};
 

@@ -198,22 +198,7 @@ fn all_tags(
 /// Markdown link, `[[Page]]` is a wikilink even where a reference `[page]: …` is defined. An embed in a
 /// link's text counts too.
 fn merged(links: Vec<FoundLink>, wikilinks: Vec<FoundWikilink>) -> Vec<Link> {
-    let places = |image: bool| {
-        let found = links.iter().filter(|found| found.image || !image);
-        Spans::of(found.map(|found| found.range.clone()).collect())
-    };
-    let (all, images) = (places(false), places(true));
-    let inside = |range: &Range<usize>, spans: &Spans| {
-        let around = spans.around(range.start);
-        around.is_some_and(|span| range.end <= span.end)
-    };
-    let counted: Vec<FoundWikilink> = wikilinks
-        .into_iter()
-        .filter(|found| {
-            let embed = found.link.as_ref().map(|link| link.kind) == Some(LinkKind::Embed);
-            !inside(&found.range, if embed { &images } else { &all })
-        })
-        .collect();
+    let counted = counted(&links, wikilinks);
     let brackets = Spans::of(counted.iter().map(|found| found.range.clone()).collect());
     let mut merged: Vec<Link> = links
         .into_iter()
@@ -223,6 +208,27 @@ fn merged(links: Vec<FoundLink>, wikilinks: Vec<FoundWikilink>) -> Vec<Link> {
         .collect();
     merged.sort_by_key(|link| link.range.start);
     merged
+}
+
+/// Returns the wikilinks that are no part of a Markdown link.
+pub(super) fn counted(links: &[FoundLink], wikilinks: Vec<FoundWikilink>) -> Vec<FoundWikilink> {
+    let places = |image: bool| {
+        let found = links.iter().filter(|found| found.image || !image);
+        Spans::of(found.map(|found| found.range.clone()).collect())
+    };
+    let (all, images) = (places(false), places(true));
+    wikilinks
+        .into_iter()
+        .filter(|found| {
+            let embed = found.link.as_ref().map(|link| link.kind) == Some(LinkKind::Embed);
+            !inside(&found.range, if embed { &images } else { &all })
+        })
+        .collect()
+}
+
+fn inside(range: &Range<usize>, spans: &Spans) -> bool {
+    let around = spans.around(range.start);
+    around.is_some_and(|span| range.end <= span.end)
 }
 
 #[cfg(test)]

@@ -62,14 +62,16 @@ struct Open {
     range: Range<usize>,
 }
 
+/// What is Markdown to us beside `CommonMark`.
+pub(super) const OPTIONS: Options = Options::ENABLE_TABLES
+    .union(Options::ENABLE_FOOTNOTES)
+    .union(Options::ENABLE_STRIKETHROUGH)
+    .union(Options::ENABLE_TASKLISTS)
+    .union(Options::ENABLE_MATH);
+
 /// Walks over a body.
 pub(super) fn walk(body: &str) -> Walk<'_> {
-    let options = Options::ENABLE_TABLES
-        | Options::ENABLE_FOOTNOTES
-        | Options::ENABLE_STRIKETHROUGH
-        | Options::ENABLE_TASKLISTS
-        | Options::ENABLE_MATH;
-    let mut events = Parser::new_ext(body, options).into_offset_iter();
+    let mut events = Parser::new_ext(body, OPTIONS).into_offset_iter();
     let definitions = events.reference_definitions().iter();
     let mut masks: Vec<Range<usize>> = definitions.map(|(_, link)| link.span.clone()).collect();
     let mut found = Walk::default();

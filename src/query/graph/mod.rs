@@ -6,12 +6,16 @@
 //! | `near.rs` | what is around a page, step by step |
 //! | `net.rs` | the graph in memory, for questions that walk |
 //! | `export.rs` | the whole graph for other programs |
+//! | `map.rs` | the graph as it is drawn |
 //!
 //! Every row has `path`, `title`, `kind`, `label` and `anchor`, and every list the same order on every run.
 
 pub mod export;
+pub mod map;
 mod near;
 mod net;
+
+use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::Serialize;
@@ -19,9 +23,11 @@ use serde::Serialize;
 pub use self::near::near;
 pub use self::net::{Direction, Net, Through};
 
-use crate::model::Failure;
+use crate::model::markdown::LinkKind;
+use crate::model::{Failure, PagePath};
 use crate::state::db_failure;
-use crate::stores::graph::{find_pages, placeholder_key};
+use crate::stores;
+use crate::stores::graph::{Leads, find_pages, placeholder_key};
 
 /// Candidates that an error names at most.
 const CANDIDATES: usize = 20;
@@ -231,6 +237,36 @@ pub fn backlinks(
     }
 }
 
+/// Returns links to the page of this very path, by linking page and place in it, at most `most`.
+///
+/// # Errors
+/// `Busy`, `Refused` and `Down`, as [`db_failure`] sorts them.
+pub fn links_to(db: &Connection, path: &str, most: usize) -> Result<Vec<Row>, Failure> {
+    let sql = "SELECT l.path, p.title, l.kind, l.label, l.anchor, l.target, l.line
+         FROM graph_links AS l JOIN graph_pages AS p ON p.path = l.path
+         WHERE l.dst = ?1 ORDER BY l.path, l.ordinal LIMIT ?2";
+    let read = |row: &rusqlite::Row<'_>| {
+        let (target, line) = (row.get(5)?, row.get(6)?);
+        link_row(row, More::Link { target, line })
+    };
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    rows(db, sql, read, params![path, most])
+}
+
+/// Returns where a link of the page `from` to each of the targets leads, by the names as they stand now.
+///
+/// # Errors
+/// `Busy`, `Refused` and `Down`, as [`db_failure`] sorts them.
+pub fn leads<'t>(
+    db: &Connection,
+    pages_dir: &str,
+    from: &PagePath,
+    kind: LinkKind,
+    targets: impl IntoIterator<Item = &'t str>,
+) -> Result<HashMap<&'t str, Leads>, Failure> {
+    stores::graph::leads(db, pages_dir, from, kind, targets).map_err(|e| failed(&e))
+}
+
 /// Returns the links that lead to no page, and those that could lead to several, by page and place in it. Links
 /// to files that are no pages are not among them.
 ///
@@ -254,6 +290,16 @@ pub fn broken(db: &Connection) -> Result<Vec<Row>, Failure> {
         },
         params![],
     )
+}
+
+/// Returns tags of pages, the first ones by their bytes, at most `most`.
+///
+/// # Errors
+/// `Busy`, `Refused` and `Down`, as [`db_failure`] sorts them.
+pub fn some_tags(db: &Connection, most: usize) -> Result<Vec<String>, Failure> {
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let sql = "SELECT DISTINCT tag FROM graph_tags ORDER BY tag LIMIT ?1";
+    rows(db, sql, |row| row.get(0), [most])
 }
 
 /// Returns the pages that no other page links to, by path.

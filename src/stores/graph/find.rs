@@ -1,10 +1,14 @@
 //! The page that a person means by a path or a name.
 
+use std::collections::HashMap;
+
 use rusqlite::Connection;
 
 use super::names::Root;
-use super::plan::plan;
+use super::plan::{How, plan};
 use super::resolve::Resolver;
+use super::what_if::{By, Leads};
+use crate::model::PagePath;
 use crate::model::markdown::LinkKind;
 
 /// Returns the pages that are equally good answers to a path (from the repository or from the wiki's root) or to
@@ -37,6 +41,40 @@ pub(crate) fn placeholder_key(pages_dir: &str, name: &str) -> String {
     let root = Root::new(pages_dir);
     let target = root.relative(name.trim()).to_owned();
     plan(&root, &page_at(&root), LinkKind::Wikilink, &target).wants
+}
+
+/// Returns where a link of the page `from` to each of the targets leads, by the names as they stand now.
+pub(crate) fn leads<'t>(
+    db: &Connection,
+    pages_dir: &str,
+    from: &PagePath,
+    kind: LinkKind,
+    targets: impl IntoIterator<Item = &'t str>,
+) -> rusqlite::Result<HashMap<&'t str, Leads>> {
+    leads_from(db, &Root::new(pages_dir), from, kind, targets)
+}
+
+pub(super) fn leads_from<'t>(
+    db: &Connection,
+    root: &Root,
+    from: &PagePath,
+    kind: LinkKind,
+    targets: impl IntoIterator<Item = &'t str>,
+) -> rusqlite::Result<HashMap<&'t str, Leads>> {
+    let mut resolver = Resolver::new(db);
+    let mut leads = HashMap::new();
+    for target in targets {
+        let to = resolver.resolve(&plan(root, from.as_str(), kind, target))?;
+        leads.insert(
+            target,
+            Leads {
+                by: By::of(to.leads_to, to.how.map(How::as_str)),
+                page: to.dst,
+                ambiguous: to.ambiguous,
+            },
+        );
+    }
+    Ok(leads)
 }
 
 /// A path from the repository's root is looked for first, then the name as a link at the wiki's root would have

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{OptionalExtension as _, Transaction, TransactionBehavior};
 
+use super::find::leads_from;
 use super::links::StoredLink;
 use super::names::Root;
-use super::plan::{How, plan};
-use super::resolve::Resolver;
+use super::plan::How;
 use super::rows::Derived;
 use super::{GraphStore, apply_batch};
 use crate::model::markdown::LinkKind;
@@ -33,7 +33,7 @@ pub enum By {
 }
 
 impl By {
-    fn of(leads_to: &str, how: Option<&str>) -> Self {
+    pub(super) fn of(leads_to: &str, how: Option<&str>) -> Self {
         let is = |known: &[How]| known.iter().any(|known| how == Some(known.as_str()));
         match leads_to {
             "file" => Self::File,
@@ -150,21 +150,7 @@ impl WhatIf<'_> {
         kind: LinkKind,
         targets: impl IntoIterator<Item = &'t str>,
     ) -> Result<HashMap<&'t str, Leads>, Failure> {
-        let mut resolver = Resolver::new(self.db);
-        let mut leads = HashMap::new();
-        for target in targets {
-            let plan = plan(self.root, from.as_str(), kind, target);
-            let to = resolver.resolve(&plan).map_err(|e| db_failure(DOING, &e))?;
-            leads.insert(
-                target,
-                Leads {
-                    by: By::of(to.leads_to, to.how.map(How::as_str)),
-                    page: to.dst,
-                    ambiguous: to.ambiguous,
-                },
-            );
-        }
-        Ok(leads)
+        leads_from(self.db, self.root, from, kind, targets).map_err(|e| db_failure(DOING, &e))
     }
 }
 
