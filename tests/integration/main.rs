@@ -8,6 +8,7 @@ mod corpus;
 mod damage;
 mod databases;
 mod dice;
+mod disk;
 mod doctor;
 mod embedding;
 mod faults;
