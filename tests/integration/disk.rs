@@ -218,6 +218,32 @@ fn a_read_only_file_system_is_told_and_nothing_is_lost() {
     }
 }
 
+#[test]
+fn a_state_on_a_networks_file_system_is_refused_with_the_way_out_and_the_pages_stay_as_they_are() {
+    let mut wiki = Wiki::small();
+    let head = wiki.git(&["rev-parse", "HEAD"]);
+    let planned = "WIKI_SYNC_TEST_PLANNED_AT";
+    wiki.env.insert(planned.into(), "state.network".into());
+    for args in [
+        &["drain"][..],
+        &["enqueue", "wiki-output/a.md"],
+        &["status"],
+        &["verify"],
+    ] {
+        let ran = wiki.ws(args).code(4);
+        for needed in ["lies on NFS", "hint: keep the checkout on a local disk"] {
+            assert!(ran.err.contains(needed), "{args:?}: {}", ran.err);
+        }
+    }
+    let doctor = wiki.ws(&["doctor"]);
+    assert_told("doctor", &wiki.binary().arg("doctor").output().unwrap());
+    assert!(!doctor.out.is_empty(), "{}", doctor.err);
+    assert_eq!(wiki.git(&["rev-parse", "HEAD"]), head);
+    wiki.env.remove(planned);
+    wiki.drain();
+    wiki.assert_in_sync();
+}
+
 /// Turns the program's clock: milliseconds in a file.
 const CLOCK: &str = "WIKI_SYNC_TEST_CLOCK";
 const HOUR_MS: i64 = 3_600_000;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use wiki_sync::testing::{EmbeddingServer, MODEL};
 
@@ -10,8 +11,10 @@ use crate::redis::LIST;
 
 const HOURS: usize = 24;
 /// What the user, his producers and git do in an hour, and how often he saves one of a few pages.
-const ACTS: usize = 12;
-const SAVES: usize = 120;
+const ACTS: usize = 16;
+const SAVES: usize = 160;
+/// A pause between two saves, so that there is an hour for the watch to be in.
+const PAUSE: Duration = Duration::from_millis(10);
 /// The most dead letters, and pages that are no text in one hour.
 const LETTERS: u64 = 20;
 const BAD: usize = 30;
@@ -38,6 +41,7 @@ impl Story {
             self.wiki.env.insert(name.into(), value);
         }
         let mut first: Option<Kept> = None;
+        let mut fresh = 0;
         for hour in 0..HOURS {
             self.log.push(format!("hour {hour}"));
             self.watch();
@@ -51,10 +55,15 @@ impl Story {
                         &format!("# Note {page}\n\nhour {hour} save {n} [[n{}]]\n", n * 3),
                     );
                     assert!(said.starts_with("save"), "{said}");
+                    std::thread::sleep(PAUSE);
                 }
                 let said = self.happens(&mut provider);
                 self.log.push(said);
             }
+            // The user looks at something else for a while. What he left staged or half merged may wait for him.
+            let ran = self.wiki.ws(&["status", "--wait-fresh", "15"]);
+            fresh += usize::from(ran.code == Some(0));
+            self.log.push(format!("fresh: {:?}", ran.code));
             if hour % 6 == 5 {
                 provider.up_if_down();
                 let kept = self.evening();
@@ -67,6 +76,8 @@ impl Story {
             }
         }
         assert!(self.kills >= HOURS / 4, "{} kills", self.kills);
+        assert!(fresh > 0, "the watch never came so far by itself");
+        eprintln!("{} kills, {fresh} hours ended fresh", self.kills);
     }
 
     /// Sees to it that a watch runs.
@@ -150,7 +161,9 @@ impl Story {
 
     /// The day's work is done for now: all comes right, all is equal, and what is kept is weighed.
     fn evening(&mut self) -> Kept {
+        self.behind.comes_right();
         self.watch();
+        let _ = self.wiki.ws(&["status", "--wait-fresh", "30"]);
         let memory = self.beside.as_ref().map_or(0, |watch| resident(watch.id()));
         self.quiet();
         let state = self.at(".wiki-sync");
