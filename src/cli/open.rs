@@ -444,14 +444,20 @@ mod wired {
         ws: &Workspace,
         within: Option<Duration>,
     ) -> Result<Box<dyn Outbox>, Failure> {
-        outbox::open(&ws.config.outbox.url, &ws.state.outbox(), || {
-            let id = Receipts::open(&ws.state.database())?
-                .meta(CHECKOUT_ID, || Uuid::new_v4().to_string())?;
-            Ok(RedisSettings {
-                within,
-                ..redis_settings(ws, id)
-            })
-        })
+        let longest_wait = ws.config.retry.longest_wait();
+        outbox::open(
+            &ws.config.outbox.url,
+            &ws.state.outbox(),
+            longest_wait,
+            || {
+                let id = Receipts::open(&ws.state.database())?
+                    .meta(CHECKOUT_ID, || Uuid::new_v4().to_string())?;
+                Ok(RedisSettings {
+                    within,
+                    ..redis_settings(ws, id)
+                })
+            },
+        )
     }
 
     pub(in crate::cli) fn redis_settings(ws: &Workspace, id: String) -> RedisSettings {
@@ -463,6 +469,7 @@ mod wired {
             allow_eviction: choice.allow_eviction,
             owner: Owner::of(&ws.root.path, id),
             clock: Clock::Server,
+            longest_wait: ws.config.retry.longest_wait(),
             within: None,
         }
     }

@@ -424,6 +424,8 @@ fn find(full_name: &str) -> Option<&'static Key> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn config(file: &str, env: &[(&str, &str)], flags: &[&str]) -> Result<Config, ConfigError> {
@@ -441,6 +443,81 @@ mod tests {
     fn error(file: &str, env: &[(&str, &str)], flags: &[&str]) -> String {
         let error = config(file, env, flags).expect_err("a bad value");
         error.to_string()
+    }
+
+    /// Settings files: lines with real names and values of all kinds, and any text at all.
+    fn files() -> impl Strategy<Value = String> {
+        let names: Vec<String> = KEYS.iter().map(Key::full_name).collect();
+        let value = prop::sample::select(vec![
+            "1",
+            "-1",
+            "0.5",
+            "1e400",
+            "99999999999999999999",
+            "true",
+            "\"\"",
+            "\"x\"",
+            "\"10 MiB\"",
+            "\"-1 s\"",
+            "[]",
+            "[1, 3]",
+            "[\"**/*.md\"]",
+            "[\"[\"]",
+            "{}",
+            "{ a = 1 }",
+            "1979-05-27",
+            "nan",
+            "\"\\u0000\"",
+            "\"redis://u:p@h\"",
+            "'../..'",
+            "\"http://h:1\"",
+            "\"none\"",
+            "\"Name <mail>\"",
+            "\"{oops}\"",
+            "]",
+            "",
+        ]);
+        let line = prop_oneof![
+            6 => (prop::sample::select(names), value.clone()).prop_map(|(name, value)| format!("{name} = {value}")),
+            2 => (prop::sample::select(vec!["wiki", "git", "alert.telegram", "retry", "no"])).prop_map(|name| format!("[{name}]")),
+            2 => ("[a-z_.]{0,12}", value).prop_map(|(name, value)| format!("{name} = {value}")),
+            1 => any::<String>(),
+        ];
+        prop_oneof![
+            1 => any::<String>(),
+            9 => prop::collection::vec(line, 0..6).prop_map(|lines| lines.join("\n")),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn any_settings_are_read_or_refused_with_their_place(file in files()) {
+            match config(&file, &[], &[]) {
+                Ok(config) => {
+                    for warning in config.warnings {
+                        prop_assert!(warning.starts_with("wiki-sync.toml:"), "{warning}");
+                    }
+                }
+                Err(ConfigError { origin: Origin::File { line }, reason }) => {
+                    let lines = file.matches('\n').count() + 1;
+                    prop_assert!((1..=lines).contains(&line), "line {line} of {lines}: {reason}");
+                    prop_assert!(!reason.is_empty());
+                }
+                Err(other) => prop_assert!(false, "{other} has no place in the file"),
+            }
+        }
+
+        #[test]
+        fn any_variable_or_flag_is_read_or_refused_by_name(at in 0..KEYS.len(), value in any::<String>()) {
+            let name = KEYS[at].full_name();
+            if let Err(error) = config("", &[(&KEYS[at].variable(), &value)], &[]) {
+                prop_assert_eq!(&error.origin, &Origin::Variable(KEYS[at].variable()));
+                prop_assert!(error.reason.contains(&name), "{}", error);
+            }
+            if let Err(error) = config("", &[], &[&format!("{name}={value}")]) {
+                prop_assert_eq!(error.origin, Origin::Flag);
+            }
+        }
     }
 
     #[test]

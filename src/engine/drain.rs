@@ -225,13 +225,18 @@ impl<'a> Run<'a> {
                     // From the first time on, so that it is told once the schedule is used up.
                     note_away(parts, &failure);
                     outage.shut(failure.clone(), &parts.policy, Timestamp::now());
-                    let probe = match outage.probe_at() {
-                        Some(probe) if !outage.is_given_up(&parts.policy) => probe,
-                        Some(_) | None => return Err(failure),
-                    };
+                    if !outage.is_probed() || outage.is_given_up(&parts.policy) {
+                        return Err(failure);
+                    }
                     progress.waits(&failure.reason);
-                    while Timestamp::now() < probe && !self.options.stop.is_wished() {
-                        std::thread::sleep(POLL.min(Timestamp::now().until(probe)));
+                    let left = || {
+                        let now = Timestamp::now();
+                        outage.probe_at(now).map(|probe| now.until(probe))
+                    };
+                    while let Some(left) = left().filter(|left| !left.is_zero())
+                        && !self.options.stop.is_wished()
+                    {
+                        std::thread::sleep(POLL.min(left));
                     }
                 }
                 Err(failure) => return Err(failure),
@@ -324,7 +329,7 @@ impl<'a> Run<'a> {
         let owed = parts.outbox.counts(now)?.held > 0;
         let gates = self.gates.values().chain(self.lacks.values());
         let probes = gates.filter(|gate| counts(gate, &parts.policy));
-        let next_probe = probes.filter_map(Gate::probe_at).min();
+        let next_probe = probes.filter_map(|gate| gate.probe_at(now)).min();
         let due = [next_job, next_probe.filter(|_| owed)];
         Ok(due.into_iter().flatten().min())
     }

@@ -13,6 +13,8 @@ pub(super) struct Gate {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Shut {
     why: Failure,
+    /// When it was shut.
+    at: Timestamp,
     /// When to probe; `None` when only the user can open it.
     probe: Option<Timestamp>,
 }
@@ -29,9 +31,17 @@ impl Gate {
             .is_some_and(|why| why.kind == FailureKind::Down)
     }
 
-    /// Returns when to probe the store; `None` when it is open or only a person can open it.
-    pub(super) fn probe_at(&self) -> Option<Timestamp> {
-        self.shut.as_ref().and_then(|shut| shut.probe)
+    /// Returns when to probe the store; `None` when it is open or only a person can open it. That is `now` when the clock
+    /// was set back since: nobody waits for the time that it lost.
+    pub(super) fn probe_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let shut = self.shut.as_ref()?;
+        shut.probe
+            .map(|probe| if now < shut.at { now } else { probe })
+    }
+
+    /// Says whether it is shut and opens by a probe.
+    pub(super) fn is_probed(&self) -> bool {
+        self.shut.as_ref().is_some_and(|shut| shut.probe.is_some())
     }
 
     /// Whether the schedule was gone through without success: nobody waits for the store any longer, though it is probed
@@ -53,7 +63,11 @@ impl Gate {
             | FailureKind::Rejected => None,
         };
         self.failed += 1;
-        self.shut = Some(Shut { why, probe });
+        self.shut = Some(Shut {
+            why,
+            at: now,
+            probe,
+        });
     }
 
     /// The store answered a probe, so that it is to be tried; the schedule goes on where it was if it fails again.
@@ -69,6 +83,8 @@ impl Gate {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -81,7 +97,7 @@ mod tests {
         for _ in 0..7 {
             gate.shut(Failure::new(FailureKind::Down, "refused"), &policy, now);
             worth_waiting += u32::from(!gate.is_given_up(&policy));
-            let probe = gate.probe_at().expect("it is probed");
+            let probe = gate.probe_at(now).expect("it is probed");
             waits.push(now.until(probe).as_secs());
             now = probe;
             // It answers, and then does no work: that is no success.
@@ -91,6 +107,19 @@ mod tests {
         assert_eq!(worth_waiting, 4, "the schedule once");
         gate.proved();
         assert_eq!(gate, Gate::default());
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_puts_no_probe_off() {
+        let hour = Duration::from_hours(1);
+        let mut gate = Gate::default();
+        let then = Timestamp(0).plus(hour * 2);
+        let away = Failure::new(FailureKind::Down, "refused");
+        gate.shut(away, &RetryPolicy::default(), then);
+        let second = Duration::from_secs(1);
+        assert_eq!(gate.probe_at(then), Some(then.plus(second)));
+        let back = Timestamp(0).plus(hour);
+        assert_eq!(gate.probe_at(back), Some(back), "it is due");
     }
 
     #[test]
@@ -106,10 +135,7 @@ mod tests {
                 &RetryPolicy::default(),
                 Timestamp(0),
             );
-            assert!(
-                gate.closed().is_some() && gate.probe_at().is_none(),
-                "{kind:?}"
-            );
+            assert!(gate.closed().is_some() && !gate.is_probed(), "{kind:?}");
         }
     }
 }

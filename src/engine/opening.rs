@@ -235,7 +235,7 @@ impl Run<'_> {
         for at in 0..parts.stores.len() {
             let name = parts.stores[at].name();
             let gate = &self.gates[&name];
-            if gate.probe_at().is_none_or(|due| due > now)
+            if gate.probe_at(now).is_none_or(|due| due > now)
                 || !stays_on && gate.is_given_up(&parts.policy)
             {
                 continue;
@@ -279,7 +279,7 @@ impl Run<'_> {
         let lack = self.lacks.get(&name);
         let lack = lack.filter(|lack| stays_on || !lack.is_given_up(&parts.policy));
         if lack
-            .and_then(Gate::probe_at)
+            .and_then(|lack| lack.probe_at(now))
             .is_none_or(|due| due > now || self.gates[&name].closed().is_some())
         {
             return Ok(false);
@@ -324,7 +324,7 @@ impl Run<'_> {
         parts.alerts.note(&event, now);
         let gate = self.lacks.entry(name).or_default();
         // Shut already, it keeps its time.
-        if gate.probe_at().is_none_or(|due| due <= now) {
+        if gate.probe_at(now).is_none_or(|due| due <= now) {
             gate.shut(failure, &parts.policy, now);
         }
     }
@@ -346,8 +346,8 @@ impl Run<'_> {
         let mut any = false;
         for name in StoreName::ALL {
             let gate = self.gates.get_mut(&name);
-            let lack = self.lacks.get(&name).and_then(Gate::probe_at);
-            if lack.is_some() || gate.as_ref().is_some_and(|gate| gate.probe_at().is_some()) {
+            let lacks = self.lacks.get(&name).is_some_and(Gate::is_probed);
+            if lacks || gate.as_ref().is_some_and(|gate| gate.is_probed()) {
                 continue;
             }
             any |= parts.outbox.release(Some(name), now)? > 0;

@@ -115,6 +115,10 @@ impl Job {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -135,6 +139,69 @@ mod tests {
             job,
             Job::for_page(PagePath::parse("a.md").expect("ok"), None)
         );
+    }
+
+    /// Writes a text as Python's `json.dumps` does: all that is not ASCII as UTF-16, escaped.
+    fn dumped(text: &str) -> String {
+        let mut out = String::from("\"");
+        for unit in text.encode_utf16() {
+            match u8::try_from(unit) {
+                Ok(b'"') => out.push_str("\\\""),
+                Ok(b'\\') => out.push_str("\\\\"),
+                Ok(byte @ b' '..=b'~') => out.push(char::from(byte)),
+                Ok(_) | Err(_) => write!(out, "\\u{unit:04x}").expect("it grows"),
+            }
+        }
+        out + "\""
+    }
+
+    /// A path that is one, and one of odd parts.
+    fn paths() -> impl Strategy<Value = String> {
+        let part = prop_oneof![
+            4 => "[a-zA-Z0-9가-힣 é\u{301}.#%_-]{1,12}",
+            1 => any::<String>(),
+        ];
+        prop::collection::vec(part, 1..4).prop_map(|parts| parts.join("/") + ".md")
+    }
+
+    proptest! {
+        #[test]
+        fn a_job_comes_back_as_it_went_also_from_the_ancestors_hand(
+            path in paths(),
+            sha in prop::option::of(any::<[u8; 8]>()),
+            (repo, commit_sha) in any::<(String, String)>(),
+            retry in any::<u32>(),
+        ) {
+            let Ok(path) = PagePath::parse(&path) else {
+                return Ok(());
+            };
+            let sha = sha.map(|seed| ContentSha::of(&seed));
+            let job = Job { path, sha, labels: Labels { repo, commit_sha }, retry };
+            let line = job.to_line();
+            prop_assert!(!line.contains(['\n', '\r', '\0']));
+            prop_assert_eq!(&Job::from_line(&line).expect("a job"), &job);
+            let theirs = format!(
+                "{{\"sha\": {}, \"output_path\": {}, \"repo\": {}, \"commit_sha\": {}, \"retry\": {retry}}}",
+                dumped(&sha.map(|sha| sha.to_string()).unwrap_or_default()),
+                dumped(job.path.as_str()), dumped(&job.labels.repo), dumped(&job.labels.commit_sha),
+            );
+            prop_assert_eq!(&Job::from_line(&theirs).expect("a job"), &job);
+        }
+
+        #[test]
+        fn any_line_is_a_job_or_an_error(line in prop_oneof![
+            any::<String>(),
+            paths().prop_map(|path| format!("{{\"output_path\":{path:?}}}")),
+            r#"[{}\[\]":,0-9a-z\\ue+.-]{0,60}"#,
+            (any::<String>(), r#"-?[0-9]{0,12}(\.[0-9])?(e[0-9]{1,3})?"#).prop_map(|(text, number)| {
+                let text = serde_json::to_string(&text).expect("a text");
+                format!("{{\"output_path\":{text},\"retry\":{number},\"sha\":{text}}}")
+            }),
+        ]) {
+            if let Ok(job) = Job::from_line(&line) {
+                prop_assert_eq!(Job::from_line(&job.to_line()).expect("a job"), job);
+            }
+        }
     }
 
     #[test]

@@ -121,6 +121,8 @@ impl AsRef<std::path::Path> for PagePath {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -160,6 +162,62 @@ mod tests {
             PagePath::parse("././w/a.md").expect("ok").as_str(),
             "w/a.md"
         );
+    }
+
+    /// Texts made of what leads elsewhere, and of what looks like it.
+    fn odd() -> impl Strategy<Value = String> {
+        let part = prop_oneof![
+            6 => prop::sample::select(vec![
+                "..", ".", "", ".git", ".GIT", ".Git", "..a", "...", ". .", "a", "a.md", ".md", "한글.md",
+                "\u{1112}\u{1161}\u{11ab}.md", "caf\u{e9}", "cafe\u{301}", "~", "C:", "\\", "a\0b", "a\nb", "\u{7f}",
+                "\u{85}", "\u{202e}", "-rf", "*", "$(x)", "%2e%2e",
+            ]).prop_map(str::to_owned),
+            1 => any::<String>(),
+            1 => "[a-z]{250,300}",
+        ];
+        (
+            prop::sample::select(vec!["", "", "", "/", "./", "././", "../", ".//"]),
+            prop::collection::vec(part, 0..5),
+        )
+            .prop_map(|(start, parts)| start.to_owned() + &parts.join("/"))
+    }
+
+    proptest! {
+        #[test]
+        fn a_path_that_is_taken_leads_below_the_root(text in odd()) {
+            use std::path::{Component, Path};
+            let parts = || text.split('/');
+            let Ok(path) = PagePath::parse(&text) else {
+                // Refused is only what is no name, or a name that leads elsewhere.
+                let leads = |part: &str| part.is_empty() || part == "." || part == ".." || part.eq_ignore_ascii_case(".git");
+                prop_assert!(parts().any(leads) || text.chars().any(char::is_control), "{text:?} is refused");
+                return Ok(());
+            };
+            prop_assert!(text.ends_with(path.as_str()), "not a byte is changed");
+            prop_assert!(!path.as_str().chars().any(char::is_control));
+            let all = Path::new("/root").join(&path);
+            let mut below = all.components().skip(2);
+            prop_assert!(all.starts_with("/root") && below.all(|part| {
+                matches!(part, Component::Normal(name) if !name.eq_ignore_ascii_case(".git"))
+            }), "{all:?}");
+            prop_assert_eq!(&PagePath::parse(path.as_str()).expect("the same again"), &path);
+            let whole = match path.folder() {
+                "" => path.file_name().to_owned(),
+                folder => format!("{folder}/{}", path.file_name()),
+            };
+            prop_assert_eq!(whole.as_str(), path.as_str());
+            prop_assert!(path.file_name().starts_with(path.stem()) && !path.stem().is_empty());
+            prop_assert!(path.as_str().starts_with(path.without_extension()));
+        }
+
+        #[test]
+        fn two_forms_of_one_name_are_two_paths(name in "[가-힣éüñ]{1,8}\\.md") {
+            use unicode_normalization::UnicodeNormalization as _;
+            let parsed = |name: String| PagePath::parse(&name).expect("a path");
+            let (composed, apart) = (parsed(name.nfc().collect()), parsed(name.nfd().collect()));
+            prop_assert_ne!(&composed, &apart);
+            prop_assert_eq!(apart.as_str().nfc().collect::<String>(), composed.as_str());
+        }
     }
 
     #[test]

@@ -61,6 +61,16 @@ impl RetryPolicy {
         }
     }
 
+    /// Returns the longest that a job is put off at a time; what lies further ahead does so because the clock was set back.
+    #[must_use]
+    pub fn longest_wait(&self) -> Duration {
+        // A page that moves on while it is applied is looked at again after some seconds.
+        const LEAST: Duration = Duration::from_mins(1);
+        let most = |list: &[Duration]| list.iter().copied().max().unwrap_or_default();
+        let retry = most(&self.waits) * (100 + self.jitter_percent) / 100;
+        retry.max(most(&self.probes)).max(LEAST)
+    }
+
     /// Returns how long to wait before the probe after `failed` probes that failed in a row.
     #[must_use]
     pub fn probe_wait(&self, failed: usize) -> Duration {
@@ -124,6 +134,16 @@ mod tests {
         assert_eq!(after(0), Verdict::RetryAfter(Duration::from_secs(1)));
         assert_eq!(after(3), Verdict::Dead);
         assert_eq!(policy.verdict(FailureKind::Busy, 3, 0.0), Verdict::Hold);
+    }
+
+    #[test]
+    fn the_longest_wait_is_that_of_the_settings_and_no_less_than_a_minute() {
+        let mut policy = RetryPolicy::default();
+        assert_eq!(policy.longest_wait(), Duration::from_mins(1));
+        policy.probes.push(Duration::from_mins(3));
+        assert_eq!(policy.longest_wait(), Duration::from_mins(3));
+        policy.waits.push(Duration::from_mins(10));
+        assert_eq!(policy.longest_wait(), Duration::from_mins(12));
     }
 
     #[test]

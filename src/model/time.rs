@@ -15,6 +15,19 @@ thread_local! {
     static SKIPPED: std::cell::Cell<Duration> = const { std::cell::Cell::new(Duration::ZERO) };
 }
 
+/// Returns by how many milliseconds a test has turned this process's clock: what stands in the file that
+/// `WIKI_SYNC_TEST_CLOCK` names, at each look.
+#[cfg(any(test, feature = "testing"))]
+fn turned() -> i64 {
+    static FILE: std::sync::OnceLock<Option<std::path::PathBuf>> = std::sync::OnceLock::new();
+    let file = FILE.get_or_init(|| std::env::var_os("WIKI_SYNC_TEST_CLOCK").map(Into::into));
+    let told = file
+        .as_ref()
+        .and_then(|file| std::fs::read_to_string(file).ok());
+    told.and_then(|told| told.trim().parse().ok())
+        .unwrap_or_default()
+}
+
 impl Timestamp {
     /// Returns the system clock's present time.
     ///
@@ -26,7 +39,7 @@ impl Timestamp {
             .unwrap_or_default();
         let now = Self(i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
         #[cfg(any(test, feature = "testing"))]
-        let now = now.plus(SKIPPED.get());
+        let now = Self(now.0.saturating_add(turned())).plus(SKIPPED.get());
         now
     }
 

@@ -27,18 +27,21 @@ use crate::state::open_outbox_db;
 /// The URL of the embedded outbox.
 pub const EMBEDDED: &str = "sqlite:";
 
-/// Opens the outbox that the URL names: [`EMBEDDED`], the tables in `database`; or a Redis server, with the
-/// settings that `redis` makes, which is not asked before the first call.
+/// Opens the outbox that the URL names: [`EMBEDDED`], the tables in `database`, of which whoever settles puts none off for
+/// longer than `longest_wait`; or a Redis server, with the settings that `redis` makes, which is not asked before the first call.
 ///
 /// # Errors
 /// `Refused` when the URL names no outbox; as [`open_outbox_db`] and `redis`.
 pub fn open(
     url: &str,
     database: &Path,
+    longest_wait: Duration,
     redis: impl FnOnce() -> Result<RedisSettings, Failure>,
 ) -> Result<Box<dyn Outbox>, OutboxError> {
     match url.split_once(':') {
-        Some(("sqlite", "")) => Ok(Box::new(SqliteOutbox::open(open_outbox_db(database)?))),
+        Some(("sqlite", "")) => Ok(Box::new(
+            SqliteOutbox::open(open_outbox_db(database)?).with_longest_wait(longest_wait),
+        )),
         Some(("redis" | "rediss" | "redis+unix" | "unix" | "valkey" | "valkeys", _)) => {
             Ok(Box::new(RedisOutbox::open(redis()?)?))
         }
@@ -359,7 +362,7 @@ pub trait Outbox {
     /// Takes up to `max` jobs whose time has come, oldest first, and leases them, in one step. A page
     /// that is in flight already is passed over, and stops no other. Held jobs come only when released or
     /// due. A job that nobody told to wait does not wait for the clock; a time further ahead than
-    /// [`LONGEST_WAIT`] counts as come. Tokens only ever grow. Costs the same whatever the backlog.
+    /// the longest wait that there can be ([`LONGEST_WAIT`], or what the outbox was told) counts as come. Tokens only ever grow. Costs the same whatever the backlog.
     ///
     /// # Errors
     /// See [`OutboxError`].

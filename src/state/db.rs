@@ -319,6 +319,9 @@ pub(super) fn failure(doing: &str, error: &Error, of: &Kind) -> Failure {
     }
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => failure.hint("free some space"),
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => failure.hint(
+            "look whether .wiki-sync can be written: its permissions, or a file system that is mounted read-only",
+        ),
         Some(ErrorCode::SystemIoFailure) => {
             failure.hint("look for free space there, and at the disk")
         }

@@ -152,6 +152,16 @@ impl EmbeddingServer {
         self.listen(listener);
     }
 
+    /// As [`Self::up`], if the port is closed.
+    ///
+    /// # Panics
+    /// As [`Self::up`].
+    pub fn up_if_down(&mut self) {
+        if self.listening.is_none() {
+            self.up();
+        }
+    }
+
     /// Returns the URL, up to and with `/v1`.
     #[must_use]
     pub fn url(&self) -> String {

@@ -13,6 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct RedisServer {
     folder: tempfile::TempDir,
     port: u16,
+    file: Option<std::path::PathBuf>,
     arguments: Vec<String>,
     child: Option<Child>,
 }
@@ -49,6 +50,10 @@ impl RedisServer {
     /// As [`Self::start`].
     #[must_use]
     pub fn with(arguments: &[&str]) -> Self {
+        Self::started(None, arguments)
+    }
+
+    fn started(file: Option<&Path>, arguments: &[&str]) -> Self {
         // Another process may take the port between our looking and the server's start.
         for _ in 0..20 {
             let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -57,6 +62,7 @@ impl RedisServer {
             let mut server = Self {
                 folder: tempfile::tempdir().expect("a folder"),
                 port,
+                file: file.map(Path::to_path_buf),
                 arguments: arguments.iter().map(ToString::to_string).collect(),
                 child: None,
             };
@@ -65,6 +71,15 @@ impl RedisServer {
             }
         }
         panic!("redis-server does not start");
+    }
+
+    /// Starts a server with a settings file.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    #[must_use]
+    pub fn with_file(file: &Path) -> Self {
+        Self::started(Some(file), &[])
     }
 
     /// Starts the server again after [`Self::down`].
@@ -102,6 +117,7 @@ impl RedisServer {
     /// When `redis-server` is not there.
     pub fn begin_up(&mut self) {
         let child = Command::new("redis-server")
+            .args(&self.file)
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
             .args(["--enable-debug-command", "yes"])
             .arg("--dir")

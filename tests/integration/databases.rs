@@ -123,6 +123,54 @@ fn a_newer_database_is_refused_with_both_numbers() {
     }
 }
 
+/// Databases as the first version made them, byte for byte the statements of then.
+#[test]
+fn databases_of_the_first_version_are_brought_forward_by_whoever_opens_them() {
+    let schema = |parts: &[&str], id: u32| {
+        format!(
+            "{} PRAGMA application_id = {id}; PRAGMA user_version = 1; PRAGMA journal_mode = WAL;",
+            parts.concat()
+        )
+    };
+    let old_wiki = schema(
+        &[
+            include_str!("../../src/state/schema/001_state.sql"),
+            include_str!("../../src/state/schema/001_graph.sql"),
+            include_str!("../../src/state/schema/001_alerts.sql"),
+            include_str!("../../src/state/schema/001_embeddings.sql"),
+        ],
+        0x7773_796e,
+    );
+    let old_outbox = schema(
+        &[include_str!("../../src/state/schema/001_outbox.sql")],
+        0x7773_796f,
+    );
+    for command in [
+        &["drain"][..],
+        &["status"],
+        &["graph", "orphans"],
+        &["dlq", "list"],
+    ] {
+        let wiki = Wiki::small();
+        let state = wiki.root().join(".wiki-sync");
+        fs::create_dir(&state).unwrap();
+        fs::write(state.join(".gitignore"), "*\n").unwrap();
+        sql(&state.join("wiki.db"), &old_wiki);
+        sql(
+            &state.join("outbox.db"),
+            &format!(
+                "{old_outbox} INSERT INTO jobs (path, state, sha, repo, commit_sha, attempts, enqueued_at, due_at)
+                 VALUES ('wiki-output/a.md', 'ready', '', 'demo', 'c1', 0, 1, 1);"
+            ),
+        );
+        wiki.ws(command).code(0);
+        wiki.drain();
+        wiki.assert_in_sync();
+        let labelled = wiki.json(0, &["search", "outbox", "--repo", "demo"]);
+        assert_eq!(labelled[0]["path"], "wiki-output/a.md", "{labelled}");
+    }
+}
+
 #[test]
 fn a_table_that_is_missing_or_another_is_told_without_sql() {
     for (name, damage) in [

@@ -8,6 +8,7 @@ mod corpus;
 mod damage;
 mod databases;
 mod dice;
+mod disk;
 mod doctor;
 mod embedding;
 mod faults;
@@ -37,6 +38,7 @@ mod python;
 mod qdrant;
 #[cfg(all(feature = "edge", feature = "server"))]
 mod random;
+mod readme;
 #[cfg(all(feature = "edge", feature = "server"))]
 mod rebuild;
 mod redis;

@@ -537,7 +537,7 @@ impl<'a> Watcher<'a> {
                 };
                 parts.alerts.note(&event, time);
                 self.outage.shut(failure.clone(), &parts.policy, time);
-                let probe = self.outage.probe_at();
+                let probe = self.outage.probe_at(time);
                 probe.map_or(RETRY_BUSY, |probe| time.until(probe))
             }
             FailureKind::Waiting

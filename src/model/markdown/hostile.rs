@@ -35,6 +35,8 @@ fn check(text: &str) -> Result<(), TestCaseError> {
         prop_assert!((1..=line_count).contains(&heading.line));
     }
     prop_assert!(!document.sections.is_empty());
+    let lines: Vec<usize> = document.sections.iter().map(|s| s.line).collect();
+    prop_assert!(lines.is_sorted(), "{lines:?}");
     let headings: Vec<&str> = document.headings.iter().map(|h| &*h.text).collect();
     for section in &document.sections {
         prop_assert!(!section.text.trim().is_empty());
@@ -83,6 +85,21 @@ fn fragments() -> impl Strategy<Value = String> {
         .prop_map(|(start, all)| start.to_owned() + &all.concat())
 }
 
+/// What may stand between two `---`, valid or not. Nothing of it hides what follows from Markdown, should it be read as that.
+fn metadata() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        4 => prop::sample::select(vec![
+            "title: ", "tags: ", "aliases:\n", "repo: ", "commit: ", "lang: ", "symbol: ", "a: ", "  b: ", "- ", "  - ", "[", "]",
+            "{", "}", ",", ": ", ":", "&a ", "*a", "<<: *a", "|\n", ">-\n", "!!binary ", "!t ", "%YAML 1.1\n", "...\n", "? ", "#",
+            "'", "\"", "\\", "@", "null", "~1", "1e999", "0x7f", "yes", "2020-01-01", "\t",
+        ]).prop_map(str::to_owned),
+        2 => prop::sample::select(vec!["\n", "\n\n", "\r\n", " ", "\u{FEFF}", "\0", "\u{85}", "\u{2028}"]).prop_map(str::to_owned),
+        2 => "[a-z가-힣\u{301}]{1,12}",
+        1 => "[^`~<$]{0,8}",
+    ];
+    prop::collection::vec(piece, 0..40).prop_map(|all| all.concat())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
@@ -94,6 +111,17 @@ proptest! {
     #[test]
     fn any_markdown_is_parsed(text in fragments()) {
         check(&text)?;
+    }
+
+    #[test]
+    fn whatever_stands_in_the_metadata_the_page_is_kept(yaml in metadata()) {
+        let text = format!("---\n{yaml}\n---\n\n# Heading of it\n\nwords of it\n");
+        check(&text)?;
+        let document = parse(&text);
+        let kept = |section: &super::Section| {
+            section.text.contains("words of it") && section.trail.iter().any(|heading| heading == "Heading of it")
+        };
+        prop_assert!(document.sections.iter().any(kept), "{:?}", document.sections);
     }
 }
 

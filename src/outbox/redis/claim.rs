@@ -136,8 +136,8 @@ impl RedisOutbox {
     /// Returns what may be claimed, oldest first: the order it stands in, and what it is called there.
     fn due(&mut self, most: usize, now: Timestamp) -> Result<Vec<(Key, Vec<u8>)>, Failure> {
         let keys = self.link.keys.clone();
-        // Nobody may ask for a longer wait, so the clock was set back since.
-        let beyond = format!("({}", now.plus(LONGEST_WAIT).0);
+        // Nobody asks for a longer wait, so the clock was set back since.
+        let beyond = format!("({}", now.plus(self.longest_wait).0);
         let found: Vec<Vec<(Vec<u8>, f64)>> = self.link.ask("cannot claim jobs", |c| {
             let mut pipe = redis::pipe();
             pipe.cmd("ZRANGE")

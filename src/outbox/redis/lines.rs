@@ -97,4 +97,32 @@ impl RedisOutbox {
     }
 }
 
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_job_or_say_why_not(bytes in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..200),
+            any::<String>().prop_map(String::into_bytes),
+            ("[a-z]{0,9}", prop::collection::vec(any::<u8>(), 0..9)).prop_map(|(name, junk)| {
+                let mut line = format!("{{\"output_path\":\"{name}.md\",\"repo\":\"").into_bytes();
+                line.extend(junk);
+                line.extend(b"\"}");
+                line
+            }),
+        ]) {
+            let line = Line { size: bytes.len(), text: bytes.clone() };
+            prop_assert_eq!(size_of(&line.mark()), bytes.len() as u64);
+            match line.job() {
+                Ok(job) => prop_assert!(str::from_utf8(&bytes).is_ok_and(|text| Job::from_line(text).is_ok_and(|it| it == job))),
+                Err(why) => prop_assert!(!why.is_empty()),
+            }
+        }
+    }
+}
+
 const _: () = assert!(HEAD == 4096, "commit.lua and peek.lua say so too");

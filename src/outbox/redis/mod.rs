@@ -72,6 +72,8 @@ pub struct RedisOutbox {
     link: Link,
     scripts: Scripts,
     clock: Clock,
+    /// For how long a job is put off at most.
+    longest_wait: Duration,
     /// The number of the last change sent.
     sent: u64,
     /// The server's time of the call under way.
@@ -95,6 +97,7 @@ impl RedisOutbox {
         let commit = include_str!("lua/commit.lua");
         Ok(Self {
             clock: settings.clock,
+            longest_wait: settings.longest_wait.min(LONGEST_WAIT),
             link: Link::new(settings)?,
             scripts: Scripts {
                 commit: Script::new(format!("#!lua flags=allow-oom\n{commit}")),
@@ -342,6 +345,7 @@ impl Outbox for RedisOutbox {
     fn counts(&mut self, now: Timestamp) -> Result<Counts, OutboxError> {
         let doing = "cannot count the outbox";
         let now = self.offset(doing, now)?.server(now);
+        let latest = now.plus(self.longest_wait);
         let keys = self.link.keys.clone();
         let n: [u64; 8] = self.link.ask(doing, |c| {
             let mut pipe = redis::pipe();
@@ -357,8 +361,7 @@ impl Outbox for RedisOutbox {
                 pipe.cmd(command).arg(keys.name(key));
             }
             pipe.cmd("ZCOUNT").arg(keys.name(Key::Delayed));
-            pipe.arg(format!("({}", now.0))
-                .arg(now.plus(LONGEST_WAIT).0);
+            pipe.arg(format!("({}", now.0)).arg(latest.0);
             Link::at_once(c, &pipe)
         })?;
         let [

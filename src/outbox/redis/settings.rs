@@ -20,6 +20,8 @@ pub struct RedisSettings {
     pub owner: Owner,
     /// Whose clock judges leases and waits.
     pub clock: Clock,
+    /// For how long a job is put off at most, an hour in any case.
+    pub longest_wait: Duration,
     /// How long one call may take in all, connecting included; then it is `Down`, and may have been done all the same.
     /// `None`: as long as it goes on, each answer within 2 s.
     pub within: Option<Duration>,

@@ -43,6 +43,7 @@ const RELEASE: &str = "UPDATE jobs SET state = 'ready', held_for = NULL, due_at 
 #[derive(Debug)]
 pub struct SqliteOutbox {
     db: OutboxDb,
+    longest_wait: Duration,
 }
 
 impl SqliteOutbox {
@@ -50,7 +51,17 @@ impl SqliteOutbox {
     #[must_use]
     pub fn open(db: OutboxDb) -> Self {
         db.reader().set_prepared_statement_cache_capacity(PREPARED);
-        Self { db }
+        Self {
+            db,
+            longest_wait: LONGEST_WAIT,
+        }
+    }
+
+    /// Says for how long a job is put off at most; [`LONGEST_WAIT`] when nobody does.
+    #[must_use]
+    pub fn with_longest_wait(mut self, wait: Duration) -> Self {
+        self.longest_wait = wait.min(LONGEST_WAIT);
+        self
     }
 
     /// Takes one piece of a claim: at most `max` jobs, and what was buried on the way.
@@ -60,10 +71,11 @@ impl SqliteOutbox {
         until: Timestamp,
         now: Timestamp,
     ) -> Result<Claims, OutboxError> {
+        let latest = now.plus(self.longest_wait);
         let (claims, story) = self.db.write_ahead("cannot claim jobs", |tx| {
             let mut claims = Claims::default();
             let mut story = Story::begin();
-            let entries = claimable(tx, max, now)?;
+            let entries = claimable(tx, max, now, latest)?;
             let mut token = next_tokens(tx, entries.len())?;
             for entry in entries {
                 match entry.job() {
@@ -326,7 +338,7 @@ impl Outbox for SqliteOutbox {
                             (SELECT count(*) FROM jobs WHERE state = 'held'),
                             (SELECT count(*) FROM dead_letters)",
                 )?
-                .query_row([now.0, now.plus(LONGEST_WAIT).0], |row| {
+                .query_row([now.0, now.plus(self.longest_wait).0], |row| {
                     let count = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
                     Ok(Counts {
                         waiting: count(0)? + count(1)? - count(2)?,
@@ -407,11 +419,16 @@ impl Outbox for SqliteOutbox {
 }
 
 /// Returns the entries to claim, oldest first.
-fn claimable(db: &Connection, max: usize, now: Timestamp) -> rusqlite::Result<Vec<Entry>> {
+fn claimable(
+    db: &Connection,
+    max: usize,
+    now: Timestamp,
+    latest: Timestamp,
+) -> rusqlite::Result<Vec<Entry>> {
     const EVER: (i64, i64) = (i64::MIN, i64::MAX);
     let due = (i64::MIN, now.0);
-    // Nobody may ask for a longer wait, so the clock was set back since.
-    let beyond = (now.plus(LONGEST_WAIT).0, i64::MAX);
+    // Nobody asks for a longer wait, so the clock was set back since.
+    let beyond = (latest.0, i64::MAX);
     let mut statement = db.prepare_cached(entry::CLAIMABLE)?;
     let mut entries = Vec::new();
     for (state, (after, to)) in [

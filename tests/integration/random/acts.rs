@@ -107,7 +107,7 @@ impl Story {
         }
     }
 
-    fn save(&mut self, path: &str, text: &str) -> String {
+    pub(super) fn save(&mut self, path: &str, text: &str) -> String {
         // A folder may stand where the page was, or a page where its folder was.
         let at = self.at(path);
         if at.is_dir() || fs::create_dir_all(at.parent().unwrap()).is_err() {

@@ -5,6 +5,7 @@
 //! settings; what is left to chance is only how far a drain came before it was killed by the clock.
 
 mod acts;
+mod day;
 mod outage;
 mod pages;
 mod quiet;
@@ -318,8 +319,14 @@ impl Story {
 
 /// Plays a story; when it fails, says how to play it again.
 fn tell(seed: u64, acts: usize, behind: Behind) {
+    let kills = told(seed, acts, behind, |story| story.play(acts));
+    assert!(kills * 20 > acts, "{kills} kills in {acts} acts");
+}
+
+/// The same of any story; returns how many drains were killed.
+fn told(seed: u64, acts: usize, behind: Behind, play: impl FnOnce(&mut Story)) -> usize {
     let mut story = Story::begin(seed, behind);
-    let played = catch_unwind(AssertUnwindSafe(|| story.play(acts)));
+    let played = catch_unwind(AssertUnwindSafe(|| play(&mut story)));
     story.end_beside();
     let is_asked_for = std::env::var_os("WIKI_SYNC_TEST_RANDOM").is_some();
     if played.is_ok() && is_asked_for {
@@ -335,11 +342,7 @@ fn tell(seed: u64, acts: usize, behind: Behind) {
         }
         resume_unwind(why);
     }
-    assert!(
-        story.kills * 20 > acts,
-        "{} kills in {acts} acts",
-        story.kills
-    );
+    story.kills
 }
 
 /// The stories to play: one of the gate's, or the one that is asked for.

@@ -32,6 +32,7 @@ fn settings(url: String) -> RedisSettings {
             root: "/wiki".into(),
         },
         clock: Clock::Caller,
+        longest_wait: LONGEST_WAIT,
         within: None,
     }
 }
