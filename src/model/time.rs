@@ -88,48 +88,6 @@ impl Timestamp {
     pub fn until(self, later: Self) -> Duration {
         Duration::from_millis(u64::try_from(later.0.saturating_sub(self.0)).unwrap_or(0))
     }
-
-    /// Returns a time as `2025-01-31 23:59:59 UTC`.
-    #[must_use]
-    pub fn utc(self) -> String {
-        let seconds = self.0.div_euclid(1000);
-        let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-        // Days since 0000-03-01, so that the leap day is a year's last (Howard Hinnant, "chrono-compatible
-        // low-level date algorithms").
-        let shifted = days + 719_468;
-        let era = shifted.div_euclid(146_097);
-        let day_of_era = shifted.rem_euclid(146_097);
-        let year_of_era =
-            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let month = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * month + 2) / 5 + 1;
-        let month = if month < 10 { month + 3 } else { month - 9 };
-        let year = year_of_era + era * 400 + i64::from(month <= 2);
-        format!(
-            "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
-            second / 3600,
-            second / 60 % 60,
-            second % 60
-        )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_told_as_dates() {
-        for (seconds, text) in [
-            (0, "1970-01-01 00:00:00 UTC"),
-            (951_782_400, "2000-02-29 00:00:00 UTC"),
-            (1_738_367_999, "2025-01-31 23:59:59 UTC"),
-            (4_107_542_400, "2100-03-01 00:00:00 UTC"),
-        ] {
-            assert_eq!(Timestamp(seconds * 1000).utc(), text);
-        }
-    }
 }
 
 #[cfg(test)]
