@@ -391,24 +391,18 @@ fn the_toolchain_that_is_needed_is_one_wherever_it_is_said() {
     assert!(first[1].starts_with(&format!("## [{number}]")), "{first:?}");
 }
 
-/// All that is compiled, as one text.
-fn sources() -> String {
-    let mut all = String::new();
-    let mut folders = ["src", "tests", "benches"]
-        .map(|name| here().join(name))
-        .to_vec();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|end| end == "rs") {
-                all += &fs::read_to_string(path).unwrap();
-            }
-        }
-    }
-    all
-}
+/// Dependencies of parts that are not written yet, which will say why they want them.
+const NOT_YET: [&str; 9] = [
+    "ammonia",
+    "axum",
+    "criterion",
+    "fantoccini",
+    "fjadra",
+    "maud",
+    "open",
+    "rmcp",
+    "tokio-stream",
+];
 
 #[test]
 fn each_dependency_has_its_reason_and_each_feature_its_line_in_the_readme() {
@@ -421,13 +415,10 @@ fn each_dependency_has_its_reason_and_each_feature_its_line_in_the_readme() {
         rest.split("\n#").next().unwrap().to_owned()
     };
     let reasons = section("### Dependencies\n");
-    let sources = sources();
     for table in ["dependencies", "dev-dependencies"] {
         for name in manifest[table].as_table().unwrap().keys() {
-            // One that nothing uses yet has no reason yet.
-            let is_used = sources.contains(&format!("{}::", name.replace('-', "_")));
             assert!(
-                !is_used || reasons.contains(&format!("`{name}`")),
+                NOT_YET.contains(&name.as_str()) || reasons.contains(&format!("`{name}`")),
                 "{name} has no reason"
             );
         }

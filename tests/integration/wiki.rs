@@ -1,5 +1,8 @@
 //! A throw-away wiki in a real repository, and the built binary to work on it.
 
+// Without an engine few tests are left to use it.
+#![cfg_attr(not(feature = "edge"), allow(dead_code))]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
