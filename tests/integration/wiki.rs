@@ -185,7 +185,7 @@ impl Wiki {
 
     /// Runs the binary and lets it be killed at a point; returns whether it was.
     pub(crate) fn killed_at(&self, point: &str, args: &[&str]) -> bool {
-        self.killed(self.binary().args(args), point)
+        Self::killed(self.binary().args(args), point)
     }
 
     /// Runs a drain whose stores are touched one after another, in the order of their names in `verify`'s head, and kills it
@@ -194,10 +194,10 @@ impl Wiki {
         let mut drain = self.binary();
         drain.arg("drain");
         drain.env("WIKI_SYNC_TEST_PLANNED_AT", "drain.one_by_one");
-        self.killed(&mut drain, &format!("drain.applied#{stores}"))
+        Self::killed(&mut drain, &format!("drain.applied#{stores}"))
     }
 
-    fn killed(&self, command: &mut Command, point: &str) -> bool {
+    fn killed(command: &mut Command, point: &str) -> bool {
         use std::os::unix::process::ExitStatusExt as _;
         let output = command
             .env("WIKI_SYNC_TEST_KILL_AT", point)
