@@ -1,6 +1,7 @@
 //! The log: each job's story under its id, lines for whoever reads them, and no secret.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use serde_json::Value;
 use wiki_sync::testing::RedisServer;
@@ -270,7 +271,7 @@ fn no_secret_is_told_however_much_is() {
     let mut told = String::new();
     let mut run = |wiki: &Wiki, args: &[&str]| {
         let ran = wiki.ws(&[args, &["-vv"]].concat());
-        told += &format!("{args:?} {:?}\n{}{}", ran.code, ran.out, ran.err);
+        writeln!(told, "{args:?} {:?}\n{}{}", ran.code, ran.out, ran.err).unwrap();
     };
     run(&wiki, &["drain"]);
     for args in [

@@ -284,7 +284,8 @@ fn the_settings_that_init_writes_down_are_good_and_are_the_defaults() {
             names.any(|name| code.starts_with(&format!("{name} = ")))
         });
         stated += usize::from(code.is_some());
-        bare += &format!("{}\n", code.unwrap_or(line));
+        bare += code.unwrap_or(line);
+        bare.push('\n');
     }
     assert_eq!(stated, settings.len());
     fs::write(&file, bare).unwrap();
