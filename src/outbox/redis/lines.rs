@@ -97,6 +97,8 @@ impl RedisOutbox {
     }
 }
 
+const _: () = assert!(HEAD == 4096, "commit.lua and peek.lua say so too");
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -124,5 +126,3 @@ mod tests {
         }
     }
 }
-
-const _: () = assert!(HEAD == 4096, "commit.lua and peek.lua say so too");
