@@ -92,6 +92,11 @@ impl Stage {
                  esac"
             ),
         );
+        // A client that is told of a server starts it, and hangs up.
+        tool(
+            "claude",
+            "[ \"$1 $2 $4\" = 'mcp add --' ] || exit 2; shift 4; exec \"$@\" < /dev/null",
+        );
         if let Some(redis) = &self._redis {
             let real = which("redis-cli");
             let port = redis.port();
