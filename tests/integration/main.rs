@@ -34,6 +34,7 @@ mod python;
 mod qdrant;
 #[cfg(all(feature = "edge", feature = "server"))]
 mod random;
+#[cfg(all(feature = "edge", feature = "server"))]
 mod readme;
 #[cfg(all(feature = "edge", feature = "server"))]
 mod rebuild;

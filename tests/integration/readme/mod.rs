@@ -45,10 +45,8 @@ fn every_block_of_the_readme_does_what_it_shows() {
             "ini" => unit(block),
             "xml" => property_list(block),
             "json" => clients(block),
-            // `the_queries_of_the_readme_answer_whoever_opens_the_database_to_read`
-            "sql" => {}
-            // Pictures.
-            "text" => {}
+            // Those are run by `the_queries_of_the_readme_answer_whoever_opens_the_database_to_read`; these are pictures.
+            "sql" | "text" => {}
             other => panic!(
                 "README.md:{}: nobody knows how to run ```{other}",
                 block.line
@@ -147,7 +145,11 @@ fn clients(block: &Block) {
             let args = args.map(|arg| arg.as_str().unwrap().to_owned());
             found.push([command.to_owned()].into_iter().chain(args).collect());
         }
-        for inner in value.as_object().into_iter().flat_map(|all| all.values()) {
+        for inner in value
+            .as_object()
+            .into_iter()
+            .flat_map(serde_json::Map::values)
+        {
             commands(inner, found);
         }
     }
