@@ -362,7 +362,8 @@ pub trait Outbox {
     /// Takes up to `max` jobs whose time has come, oldest first, and leases them, in one step. A page
     /// that is in flight already is passed over, and stops no other. Held jobs come only when released or
     /// due. A job that nobody told to wait does not wait for the clock; a time further ahead than
-    /// the longest wait that there can be ([`LONGEST_WAIT`], or what the outbox was told) counts as come. Tokens only ever grow. Costs the same whatever the backlog.
+    /// the longest wait that there can be ([`LONGEST_WAIT`], or what the outbox was told) counts as come. Tokens only ever
+    /// grow. Costs the same whatever the backlog.
     ///
     /// # Errors
     /// See [`OutboxError`].

@@ -17,6 +17,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use serde_json::Value;
+
 use self::blocks::Block;
 
 const README: &str = include_str!("../../../README.md");
@@ -42,10 +44,9 @@ fn every_block_of_the_readme_does_what_it_shows() {
             "conf" => redis_conf(block),
             "ini" => unit(block),
             "xml" => property_list(block),
-            // `the_queries_of_the_readme_answer_whoever_opens_the_database_to_read`
-            "sql" => {}
-            // Pictures.
-            "text" => {}
+            "json" => clients(block),
+            // Those are run by `the_queries_of_the_readme_answer_whoever_opens_the_database_to_read`; these are pictures.
+            "sql" | "text" => {}
             other => panic!(
                 "README.md:{}: nobody knows how to run ```{other}",
                 block.line
@@ -134,6 +135,52 @@ fn unit(block: &Block) {
         .filter(|line| line.contains("wiki-sync"))
         .collect();
     assert!(of_ours.is_empty(), "README.md:{}: {said}", block.line);
+}
+
+/// It is JSON, and each command in it is one of ours that starts, and ends when nobody talks to it.
+fn clients(block: &Block) {
+    fn commands(value: &Value, found: &mut Vec<Vec<String>>) {
+        if let Some(command) = value["command"].as_str() {
+            let args = value["args"].as_array().into_iter().flatten();
+            let args = args.map(|arg| arg.as_str().unwrap().to_owned());
+            found.push([command.to_owned()].into_iter().chain(args).collect());
+        }
+        for inner in value
+            .as_object()
+            .into_iter()
+            .flat_map(serde_json::Map::values)
+        {
+            commands(inner, found);
+        }
+    }
+    let wiki = crate::wiki::Wiki::small();
+    wiki.drain();
+    let root = wiki.root().display().to_string();
+    let text = block
+        .text
+        .replace("/home/me/my-repository", &root)
+        .replace("${workspaceFolder}", &root);
+    let value: Value =
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("README.md:{}: {e}", block.line));
+    let mut found = Vec::new();
+    commands(&value, &mut found);
+    for command in found {
+        assert_eq!(command[0], "wiki-sync", "README.md:{}", block.line);
+        let ended = wiki
+            .other(Path::new("timeout"))
+            .args(["60", env!("CARGO_BIN_EXE_wiki-sync")])
+            .args(&command[1..])
+            .stdin(std::process::Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(
+            ended.status.code(),
+            Some(0),
+            "README.md:{}: {command:?}: {said}",
+            block.line
+        );
+    }
 }
 
 /// It is a property list, and starts a watch.

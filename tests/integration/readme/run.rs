@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
+use wiki_sync::testing::qdrant_server::QdrantServer;
 use wiki_sync::testing::{EmbeddingServer, MODEL, RedisServer};
 
 use super::blocks::{self, Block};
@@ -20,10 +21,9 @@ pub(super) struct Stage {
     tools: tempfile::TempDir,
     /// What the README says, and what it is here.
     words: Vec<(String, String)>,
-    _redis: Option<RedisServer>,
+    redis: Option<RedisServer>,
     _embeddings: Option<EmbeddingServer>,
-    #[cfg(all(feature = "edge", feature = "server"))]
-    _qdrant: Option<wiki_sync::testing::qdrant_server::QdrantServer>,
+    _qdrant: Option<QdrantServer>,
 }
 
 impl Stage {
@@ -52,7 +52,6 @@ impl Stage {
                 .insert("WIKI_SYNC_EMBEDDING_URL".into(), server.url());
             server
         });
-        #[cfg(all(feature = "edge", feature = "server"))]
         let qdrant = all.contains("localhost:6334").then(|| {
             let server = crate::qdrant::spawn();
             let address = server.url().replace("http://", "");
@@ -68,9 +67,8 @@ impl Stage {
             wiki,
             tools,
             words,
-            _redis: redis,
+            redis,
             _embeddings: embeddings,
-            #[cfg(all(feature = "edge", feature = "server"))]
             _qdrant: qdrant,
         };
         stage.lay_out(&all);
@@ -92,7 +90,12 @@ impl Stage {
                  esac"
             ),
         );
-        if let Some(redis) = &self._redis {
+        // A client that is told of a server starts it, and hangs up.
+        tool(
+            "claude",
+            "[ \"$1 $2 $4\" = 'mcp add --' ] || exit 2; shift 4; exec \"$@\" < /dev/null",
+        );
+        if let Some(redis) = &self.redis {
             let real = which("redis-cli");
             let port = redis.port();
             tool(
