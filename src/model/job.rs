@@ -193,7 +193,7 @@ mod tests {
             any::<String>(),
             paths().prop_map(|path| format!("{{\"output_path\":{path:?}}}")),
             r#"[{}\[\]":,0-9a-z\\ue+.-]{0,60}"#,
-            (any::<String>(), r#"-?[0-9]{0,12}(\.[0-9])?(e[0-9]{1,3})?"#).prop_map(|(text, number)| {
+            (any::<String>(), r"-?[0-9]{0,12}(\.[0-9])?(e[0-9]{1,3})?").prop_map(|(text, number)| {
                 let text = serde_json::to_string(&text).expect("a text");
                 format!("{{\"output_path\":{text},\"retry\":{number},\"sha\":{text}}}")
             }),

@@ -1,5 +1,6 @@
 //! Running a block's commands in a shell, with real servers where it needs some.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -196,7 +197,7 @@ pub(super) fn commands(block: &Block, before: Option<Stage>) -> Stage {
     for (at, (command, _)) in commands.iter().enumerate() {
         let command = stage.here(command);
         let is_last = at + 1 == commands.len();
-        script += &match &block.meanwhile {
+        let one = match &block.meanwhile {
             Some(meanwhile) if is_last => format!(
                 "{command} > ../said 2>&1 & stays=$!\n{}\nkill -TERM $stays; wait $stays\ncode=$?\ncat ../said\n",
                 stage.here(meanwhile)
@@ -205,10 +206,11 @@ pub(super) fn commands(block: &Block, before: Option<Stage>) -> Stage {
             _ if block.language == "console" => format!("{{ {command}\n}} 2>&1\ncode=$?\n"),
             _ => format!("( {command}\n) 2>&1\ncode=$?\n"),
         };
+        script += &one;
         script += "printf '\\001%s\\n' \"$code\"\n";
     }
     let place = stage.tools.path().join("place");
-    script += &format!("pwd -P > {}\n", place.display());
+    writeln!(script, "pwd -P > {}", place.display()).unwrap();
     let ran = stage.shell(&script);
     let said = stage.there(&ran.out);
     let mut parts = said.split('\u{1}');
