@@ -4,7 +4,8 @@
 //! edge-floor .wiki-sync/vectors [POINTS [EVERY]]
 //! ```
 //!
-//! Takes so many points at a time (500), optimises after so many (4,000), and prints one line of JSON: `points`, and the
+//! Takes so many points at a time (500), optimises after so many (as `wiki-sync` does: once half of all are new, 3,500 at the least and
+//! 20,000 at the most), and prints one line of JSON: `points`, and the
 //! `seconds` from the first of them to the last flush. Reading them does not count. `scripts/bench` sets a first sync
 //! against it.
 
@@ -29,7 +30,7 @@ fn main() -> Result<()> {
         .next()
         .ok_or("usage: edge-floor SHARD [POINTS [EVERY]]")?;
     let mut number = |default: usize| args.next().map_or(Ok(default), |arg| arg.parse());
-    let (at_a_time, every) = (number(500)?, number(4_000)?);
+    let (at_a_time, every) = (number(500)?, number(0)?);
     let from = Path::new(&from);
     let config = EdgeConfig::load(from).ok_or("no shard")??;
     let points = points_of(from)?;
@@ -51,14 +52,20 @@ fn write(
 ) -> Result<()> {
     let shard = EdgeShard::new(to, config)?;
     index(&shard)?;
-    let mut loose = 0;
+    let (mut loose, mut put) = (0, 0);
     let mut points = points.into_iter().peekable();
     while points.peek().is_some() {
         let some: Vec<_> = points.by_ref().take(at_a_time).map(Into::into).collect();
         loose += some.len();
+        put += some.len();
         let points = PointOperations::UpsertPoints(PointInsertOperations::PointsList(some));
         shard.update(UpdateOperation::PointOperation(points))?;
-        if loose >= every {
+        let enough = if every > 0 {
+            every
+        } else {
+            (put / 2).clamp(3_500, 20_000)
+        };
+        if loose >= enough {
             tidy(&shard)?;
             loose = 0;
         }
