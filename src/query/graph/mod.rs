@@ -201,6 +201,15 @@ pub fn sha_of(db: &Connection, path: &str) -> Result<Option<String>, Failure> {
     read().map_err(|e| failed(&e))
 }
 
+/// Selects links as [`link_to`] reads them.
+const LINKS: &str = "SELECT l.path, p.title, l.kind, l.label, l.anchor, l.target, l.line
+     FROM graph_links AS l JOIN graph_pages AS p ON p.path = l.path";
+
+fn link_to(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
+    let (target, line) = (row.get(5)?, row.get(6)?);
+    link_row(row, More::Link { target, line })
+}
+
 /// Returns the links to a page, by linking page and place in it. `path_or_name` is as for [`find_page`]; where it
 /// is no page but links to it exist all the same, those are returned.
 ///
@@ -211,23 +220,14 @@ pub fn backlinks(
     pages_dir: &str,
     path_or_name: &str,
 ) -> Result<Vec<Row>, FindError> {
-    const SELECT: &str = "SELECT l.path, p.title, l.kind, l.label, l.anchor, l.target, l.line
-         FROM graph_links AS l JOIN graph_pages AS p ON p.path = l.path";
-    let read = |row: &rusqlite::Row<'_>| {
-        let (target, line) = (row.get(5)?, row.get(6)?);
-        link_row(row, More::Link { target, line })
-    };
     match find_page(db, pages_dir, path_or_name) {
-        Ok(page) => {
-            let sql = format!("{SELECT} WHERE l.dst = ?1 ORDER BY l.path, l.ordinal");
-            Ok(rows(db, &sql, read, [page])?)
-        }
+        Ok(page) => Ok(links_to(db, &page, usize::MAX)?),
         Err(FindError::None(name)) => {
             let wants = placeholder_key(pages_dir, &name);
             let sql = format!(
-                "{SELECT} WHERE l.leads_to = 'placeholder' AND l.wants = ?1 ORDER BY l.path, l.ordinal"
+                "{LINKS} WHERE l.leads_to = 'placeholder' AND l.wants = ?1 ORDER BY l.path, l.ordinal"
             );
-            let links = rows(db, &sql, read, [wants])?;
+            let links = rows(db, &sql, link_to, [wants])?;
             if links.is_empty() {
                 return Err(FindError::None(name));
             }
@@ -242,15 +242,9 @@ pub fn backlinks(
 /// # Errors
 /// `Busy`, `Refused` and `Down`, as [`db_failure`] sorts them.
 pub fn links_to(db: &Connection, path: &str, most: usize) -> Result<Vec<Row>, Failure> {
-    let sql = "SELECT l.path, p.title, l.kind, l.label, l.anchor, l.target, l.line
-         FROM graph_links AS l JOIN graph_pages AS p ON p.path = l.path
-         WHERE l.dst = ?1 ORDER BY l.path, l.ordinal LIMIT ?2";
-    let read = |row: &rusqlite::Row<'_>| {
-        let (target, line) = (row.get(5)?, row.get(6)?);
-        link_row(row, More::Link { target, line })
-    };
+    let sql = format!("{LINKS} WHERE l.dst = ?1 ORDER BY l.path, l.ordinal LIMIT ?2");
     let most = i64::try_from(most).unwrap_or(i64::MAX);
-    rows(db, sql, read, params![path, most])
+    rows(db, &sql, link_to, params![path, most])
 }
 
 /// Returns where a link of the page `from` to each of the targets leads, by the names as they stand now.
