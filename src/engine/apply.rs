@@ -61,15 +61,16 @@ impl Visit<'_, '_, '_> {
         let (slow, quick): (Vec<_>, Vec<_>) = shares
             .into_iter()
             .partition(|share| self.parts.stores[share.at].waits_for_others());
-        let mut last = quick;
-        if !slow.is_empty() {
-            if !last.is_empty() {
-                let written = self.bring(last, errands);
+        let last = if slow.is_empty() {
+            quick
+        } else {
+            if !quick.is_empty() {
+                let written = self.bring(quick, errands);
                 self.parts.receipts.write(&written, &[], &[])?;
                 fail::fail_point!("drain.quick_receipts");
             }
-            last = slow;
-        }
+            slow
+        };
         let written = self.bring(last, errands);
         fail::fail_point!("drain.before_receipts");
         let (files, gone) = seen(errands);
