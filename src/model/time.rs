@@ -13,6 +13,8 @@ pub struct Timestamp(pub i64);
 thread_local! {
     /// How far ahead of the system's clock a test has set this thread's.
     static SKIPPED: std::cell::Cell<Duration> = const { std::cell::Cell::new(Duration::ZERO) };
+    /// The time at which a test has stopped this thread's clock.
+    static STOPPED: std::cell::Cell<Option<Timestamp>> = const { std::cell::Cell::new(None) };
 }
 
 /// Returns by how many milliseconds a test has turned this process's clock: what stands in the file that
@@ -34,19 +36,32 @@ impl Timestamp {
     /// The one place where a clock is read; called at the edges (`cli`, `engine`), never in here.
     #[must_use]
     pub fn now() -> Self {
+        let now = Self::of_system();
+        #[cfg(any(test, feature = "testing"))]
+        let now = STOPPED.get().unwrap_or(now).plus(SKIPPED.get());
+        now
+    }
+
+    fn of_system() -> Self {
         let since = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .unwrap_or_default();
-        let now = Self(i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
+        let now = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
         #[cfg(any(test, feature = "testing"))]
-        let now = Self(now.0.saturating_add(turned())).plus(SKIPPED.get());
-        now
+        let now = now.saturating_add(turned());
+        Self(now)
     }
 
     /// Sets this thread's clock ahead, for tests of long outages.
     #[cfg(any(test, feature = "testing"))]
     pub fn skip(by: Duration) {
         SKIPPED.set(SKIPPED.get() + by);
+    }
+
+    /// Stops this thread's clock, so that a test sees the same on a slow machine; [`Timestamp::skip`] still moves it.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn stop() {
+        STOPPED.set(Some(Self::of_system()));
     }
 
     /// Returns this time plus `by`, saturating.
