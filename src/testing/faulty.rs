@@ -85,7 +85,7 @@ impl Faulty {
 /// The variable that names pages, separated by commas, which fail in the graph for ever, as if each time by chance.
 const FAIL_PAGES: &str = "WIKI_SYNC_TEST_FAIL_PAGES";
 
-/// Lets those pages fail that [`FAIL_PAGES`] names.
+/// Lets those pages fail that `FAIL_PAGES` names.
 #[must_use]
 pub fn fail_pages_from_env(store: Box<dyn Store>) -> Box<dyn Store> {
     let Ok(pages) = std::env::var(FAIL_PAGES) else {

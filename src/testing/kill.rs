@@ -15,7 +15,7 @@ const STAY_AT: &str = "WIKI_SYNC_TEST_STAY_AT";
 /// The variable that names the point at which the answer is the planned one, whatever the machine says.
 const PLANNED_AT: &str = "WIKI_SYNC_TEST_PLANNED_AT";
 
-/// Arms the points that [`STOP_AT`], [`STAY_AT`] and [`PLANNED_AT`] name.
+/// Arms the points that `STOP_AT`, `STAY_AT` and `PLANNED_AT` name.
 ///
 /// # Panics
 /// Never: a callback is always a good action.
@@ -41,7 +41,7 @@ pub fn arm_stop_from_env() {
     }
 }
 
-/// Arms the point that [`KILL_AT`] names: when it is passed, this process gets SIGKILL, so that nothing is unwound,
+/// Arms the point that `KILL_AT` names: when it is passed, this process gets SIGKILL, so that nothing is unwound,
 /// flushed or unlocked on the way out.
 ///
 /// # Panics
