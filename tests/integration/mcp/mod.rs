@@ -54,6 +54,7 @@ fn the_tools_are_listed_with_schemas_and_as_reading_only() {
         );
         assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
         assert_eq!(tool["inputSchema"]["additionalProperties"], false, "{tool}");
+        assert!(tool["inputSchema"]["properties"].is_object(), "{tool}");
         let given = &tool["outputSchema"]["properties"]["freshness"];
         assert!(given.is_object(), "{tool}");
         assert!(tool["description"].as_str().unwrap().len() > 100);
@@ -201,6 +202,16 @@ fn an_edit_that_is_not_indexed_shows_as_stale_and_is_read_as_it_is() {
     assert_eq!(page["indexed"], "older");
     let links = client.good("backlinks", &json!({"page": "b"}));
     assert_eq!(links["freshness"]["stale"], 1, "{links}");
+    // Of these only the page itself has changed, and of the others it is gone.
+    let around = client.good("neighbors", &json!({"page": "a", "direction": "out"}));
+    assert_eq!(
+        paths(&around["neighbors"], "path"),
+        ["wiki-output/b.md", "wiki-output/sub/c.md"]
+    );
+    assert_eq!(around["freshness"]["stale"], 2, "{around}");
+    let gone = client.good("backlinks", &json!({"page": "감마"}));
+    assert_eq!(gone["page"], "wiki-output/sub/c.md");
+    assert_eq!(gone["freshness"]["fresh"], false, "{gone}");
     let why = client.bad("read_page", &json!({"page": "감마"}));
     assert!(why.contains("not on disk any more"), "{why}");
     let status = client.good("status", &json!({}));
