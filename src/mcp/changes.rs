@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Place;
 use super::answer::{Answer, Freshness, Room, SHORT, Trouble, clip};
 use super::number::{Number, Numbers};
+use super::resolve::NAME;
 use super::search::from_root;
 use crate::stores::git::{Became, Wanted, history};
 
@@ -112,7 +113,7 @@ pub(super) fn run(place: &dyn Place, args: &Args) -> Result<Changes, Trouble> {
 
 fn page((path, became): (String, Became)) -> Page {
     Page {
-        path,
+        path: clip(&path, NAME),
         change: match became {
             Became::Added => "added",
             Became::Changed => "changed",

@@ -18,10 +18,12 @@ pub(super) struct Number<const LEAST: u64, const MOST: u64> {
     beyond: Option<String>,
 }
 
-/// Arguments with numbers among them.
+/// Arguments, with numbers among them or without.
 pub(super) trait Numbers {
     /// Says of each that was not taken as it was asked for.
-    fn adjusted(&self) -> Vec<String>;
+    fn adjusted(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 impl<const LEAST: u64, const MOST: u64> Number<LEAST, MOST> {

@@ -8,7 +8,7 @@ use crate::model::PagePath;
 use crate::query::graph::{FindError, find_page};
 
 /// The longest name of a page, in bytes: paths are no longer on any system that we know.
-const NAME: usize = 4_096;
+pub(super) const NAME: usize = 4_096;
 
 /// What is typed behind a page's name without its extension.
 const EXTENSION: &str = ".md";

@@ -20,11 +20,7 @@ const MOST: usize = 20;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {}
 
-impl Numbers for Args {
-    fn adjusted(&self) -> Vec<String> {
-        Vec::new()
-    }
-}
+impl Numbers for Args {}
 
 /// A store.
 #[derive(Debug, Serialize, JsonSchema)]

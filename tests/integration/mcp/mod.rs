@@ -395,3 +395,26 @@ fn while_the_provider_is_away_it_answers_by_words_and_says_so() {
         (&json!(["words", "meaning"]), &Value::Null)
     );
 }
+
+#[test]
+fn while_the_outbox_is_away_a_page_that_changed_is_told_all_the_same() {
+    let mut wiki = Wiki::small();
+    wiki.drain();
+    // Nobody listens on the port of a listener that is gone.
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", gone.local_addr().unwrap());
+    drop(gone);
+    wiki.env.insert("WIKI_SYNC_OUTBOX_URL".into(), url);
+    let mut client = Client::start(&wiki);
+    let is_fresh = |client: &mut Client| {
+        let page = client.good("read_page", &json!({"page": "b"}));
+        let freshness = &page["freshness"];
+        assert_eq!(freshness["behind"], Value::Null, "{page}");
+        let note = freshness["note"].as_str().unwrap();
+        assert!(note.contains("wait to be indexed is not known"), "{note}");
+        freshness["fresh"].clone()
+    };
+    assert_eq!(is_fresh(&mut client), Value::Null);
+    wiki.write("wiki-output/b.md", "# Beta\n\nedited\n");
+    assert_eq!(is_fresh(&mut client), false);
+}
