@@ -18,6 +18,34 @@ pub(super) const REASON: usize = 1_000;
 /// The most pages of an answer that are compared with their files.
 const COMPARED: usize = 100;
 
+/// Bytes of a list that are told, so that no answer is longer than a page in full.
+const ROOM: usize = 128 << 10;
+
+/// What is left of an answer's length.
+pub(super) struct Room(usize);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(ROOM)
+    }
+}
+
+impl Room {
+    /// Returns as many as there is room for, one at least, and whether there are more.
+    pub(super) fn fit<T: Serialize>(&mut self, all: impl IntoIterator<Item = T>) -> (Vec<T>, bool) {
+        let mut fit = Vec::new();
+        for one in all {
+            let size = serde_json::to_vec(&one).map_or(0, |json| json.len());
+            if size > self.0 && !fit.is_empty() {
+                return (fit, true);
+            }
+            self.0 = self.0.saturating_sub(size);
+            fit.push(one);
+        }
+        (fit, false)
+    }
+}
+
 /// An answer of a tool.
 pub(super) trait Answer: Serialize {
     /// Returns it as text, for a client that shows no structure.
@@ -91,22 +119,29 @@ pub(super) struct Freshness {
 impl Freshness {
     /// Looks how fresh an answer is in which so many pages are stale.
     pub(super) fn look(place: &dyn Place, stale: u64) -> Self {
-        if let Err(failure) = place.receipts() {
-            return Self {
-                note: format!("Nothing can be said of the index: {}.", told(&failure)),
-                ..Self::of(None, None, stale, Self::watch(place))
-            };
-        }
         let watch = Self::watch(place);
-        let counts = match place.counts() {
+        let mut notes = Vec::new();
+        if stale > 0 {
+            notes.push(format!(
+                "Pages in this answer that have changed since they were indexed: {stale}; read_page shows them as they are."
+            ));
+        }
+        let is_known = place
+            .receipts()
+            .map_err(|failure| format!("Nothing can be said of the index: {}.", told(&failure)));
+        let counts = is_known.and_then(|_| {
+            place.counts().map_err(|failure| {
+                let why = told(&failure);
+                format!("How many edits wait to be indexed is not known: {why}.")
+            })
+        });
+        let counts = match counts {
             Ok(counts) => counts,
-            Err(failure) => {
+            Err(why) => {
+                notes.push(why);
                 return Self {
-                    note: format!(
-                        "How many edits wait to be indexed is not known: {}.",
-                        told(&failure)
-                    ),
-                    ..Self::of(None, None, stale, watch)
+                    note: notes.join(" "),
+                    ..Self::of((stale > 0).then_some(false), None, stale, watch)
                 };
             }
         };
@@ -122,20 +157,14 @@ impl Freshness {
             "running" => Some(true),
             _ => None,
         };
-        let mut notes = Vec::new();
         if behind > 0 {
             notes.push(format!(
-                "{behind} jobs to index pages are not done, so search and links may lack the latest edits."
-            ));
-        }
-        if stale > 0 {
-            notes.push(format!(
-                "{stale} of the pages in this answer have changed since they were indexed: read_page shows them as they are."
+                "Jobs to index a page that are not done: {behind}, so search and links may lack the latest edits."
             ));
         }
         if counts.dead > 0 {
             notes.push(format!(
-                "{} pages could not be indexed; status says why.",
+                "Pages that could not be indexed: {}; status says why.",
                 counts.dead
             ));
         }

@@ -7,14 +7,16 @@ use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Place;
-use super::answer::{Answer, Freshness, SHORT, Trouble, clip};
+use super::answer::{Answer, Freshness, Room, SHORT, Trouble, clip};
+use super::number::{Number, Numbers};
+use super::resolve::NAME;
 use super::search::from_root;
 use crate::stores::git::{Became, Wanted, history};
 
 /// Commits that are returned when nothing is said.
-const LIMIT: u16 = 20;
+const LIMIT: usize = 20;
 /// The most commits that are returned.
-const MOST: u16 = 100;
+const MOST: u64 = 100;
 /// Pages that are named of each commit.
 const PAGES: usize = 30;
 /// The most commits that are looked at, and how long.
@@ -26,11 +28,18 @@ const WITHIN: Duration = Duration::from_secs(3);
 #[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
-    /// The most commits to return; 20 by default.
-    #[schemars(range(min = 1, max = 100))]
-    limit: Option<u16>,
+    /// The most commits to return: 1 to 100, 20 by default.
+    #[serde(default)]
+    #[schemars(extend("default" = LIMIT))]
+    limit: Number<1, MOST>,
     /// Only changes of pages whose path begins so: a page's path, or a folder such as "wiki-output/guides/".
     path_prefix: Option<String>,
+}
+
+impl Numbers for Args {
+    fn adjusted(&self) -> Vec<String> {
+        self.limit.adjusted("limit").into_iter().collect()
+    }
 }
 
 /// A page that was changed.
@@ -80,7 +89,7 @@ pub(super) fn run(place: &dyn Place, args: &Args) -> Result<Changes, Trouble> {
     let wanted = Wanted {
         pages_dir: wiki.pages_dir(),
         prefix: &prefix,
-        commits: args.limit.unwrap_or(LIMIT).clamp(1, MOST).into(),
+        commits: args.limit.or(LIMIT),
         pages: PAGES,
         looks: LOOKS,
         within: WITHIN,
@@ -94,16 +103,17 @@ pub(super) fn run(place: &dyn Place, args: &Args) -> Result<Changes, Trouble> {
         total_pages: commit.total,
         pages: commit.pages.into_iter().map(page).collect(),
     });
+    let (commits, cut) = Room::default().fit(commits);
     Ok(Changes {
-        commits: commits.collect(),
-        cut: found.cut,
+        commits,
+        cut: cut || found.cut,
         freshness: Freshness::look(place, 0),
     })
 }
 
 fn page((path, became): (String, Became)) -> Page {
     Page {
-        path,
+        path: clip(&path, NAME),
         change: match became {
             Became::Added => "added",
             Became::Changed => "changed",

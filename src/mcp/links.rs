@@ -6,16 +6,19 @@ use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Place;
-use super::answer::{Answer, Freshness, SHORT, Trouble, clip, stale};
-use super::resolve::{as_path, in_graph, unfound};
-use crate::query::graph::{self, Direction, More, Row, near};
+use super::answer::{Answer, Freshness, Room, SHORT, Trouble, clip, stale};
+use super::number::{Number, Numbers};
+use super::resolve::{in_graph, linked, unfound};
+use crate::query::graph::{Direction, More, Row, first_backlinks, near};
 
 /// Links or pages that are returned when nothing is said.
-const LIMIT: u16 = 50;
+const LIMIT: usize = 50;
 /// The most links or pages that are returned.
-const MOST: u16 = 500;
+const MOST: u64 = 500;
+/// Steps from a page when nothing is said.
+const DEPTH: usize = 1;
 /// The most steps from a page.
-const DEPTH: u8 = 5;
+const DEEPEST: u64 = 5;
 
 /// Which page's backlinks.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -24,9 +27,16 @@ const DEPTH: u8 = 5;
 pub(super) struct BacklinksArgs {
     /// The page: its path as search tells it, or its name, alias or title.
     page: String,
-    /// The most links to return; 50 by default.
-    #[schemars(range(min = 1, max = 500))]
-    limit: Option<u16>,
+    /// The most links to return: 1 to 500, 50 by default.
+    #[serde(default)]
+    #[schemars(extend("default" = LIMIT))]
+    limit: Number<1, MOST>,
+}
+
+impl Numbers for BacklinksArgs {
+    fn adjusted(&self) -> Vec<String> {
+        self.limit.adjusted("limit").into_iter().collect()
+    }
 }
 
 /// A link.
@@ -53,7 +63,7 @@ struct Link {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub(super) struct Backlinks {
-    /// The page that they lead to, as it was named.
+    /// The page that they lead to; where it does not exist, as it was named.
     page: String,
     /// The links, by page and place in it.
     links: Vec<Link>,
@@ -66,14 +76,14 @@ pub(super) struct Backlinks {
 }
 
 pub(super) fn backlinks(place: &dyn Place, args: &BacklinksArgs) -> Result<Backlinks, Trouble> {
-    let db = place.graph()?;
-    let page = as_path(place, &args.page)?;
-    let rows = graph::backlinks(&db, place.wiki().pages_dir(), &page)
+    let mut db = place.graph()?;
+    let page = linked(place, &db, &args.page)?;
+    let most = args.limit.or(LIMIT);
+    let (rows, total) = first_backlinks(&mut db, place.wiki().pages_dir(), &page, most)
         .map_err(|error| unfound(&page, error))?;
-    let total = rows.len();
-    let limit = args.limit.unwrap_or(LIMIT).clamp(1, MOST).into();
-    let links: Vec<Link> = rows.into_iter().take(limit).map(link).collect();
-    let stale = stale(place, distinct(links.iter().map(|link| link.path.as_str())));
+    let (links, _) = Room::default().fit(rows.into_iter().map(link));
+    let told = distinct(links.iter().map(|link| link.path.as_str()));
+    let stale = stale(place, std::iter::once(page.as_str()).chain(told));
     Ok(Backlinks {
         page,
         cut: total > links.len(),
@@ -151,15 +161,24 @@ enum Way {
 pub(super) struct NeighborsArgs {
     /// The page: its path as search tells it, or its name, alias or title.
     page: String,
-    /// How many links away at most, 1 to 5; 1 by default.
-    #[schemars(range(min = 1, max = 5))]
-    depth: Option<u8>,
+    /// How many links away at most: 1 to 5, 1 by default.
+    #[serde(default)]
+    #[schemars(extend("default" = DEPTH))]
+    depth: Number<1, DEEPEST>,
     /// "out": pages that it links to; "in": pages that link to it; "both", by default.
     #[serde(default)]
     direction: Way,
-    /// The most pages to return; 50 by default.
-    #[schemars(range(min = 1, max = 500))]
-    limit: Option<u16>,
+    /// The most pages to return: 1 to 500, 50 by default.
+    #[serde(default)]
+    #[schemars(extend("default" = LIMIT))]
+    limit: Number<1, MOST>,
+}
+
+impl Numbers for NeighborsArgs {
+    fn adjusted(&self) -> Vec<String> {
+        let adjusted = [self.depth.adjusted("depth"), self.limit.adjusted("limit")];
+        adjusted.into_iter().flatten().collect()
+    }
 }
 
 /// A page near another one.
@@ -195,32 +214,34 @@ pub(super) struct Around {
 pub(super) fn neighbors(place: &dyn Place, args: &NeighborsArgs) -> Result<Around, Trouble> {
     let mut db = place.graph()?;
     let page = in_graph(place, &db, &args.page)?;
-    let depth = args.depth.unwrap_or(1).clamp(1, DEPTH);
+    let depth = u32::try_from(args.depth.or(DEPTH)).unwrap_or(u32::MAX);
     let direction = match args.direction {
         Way::Out => Direction::Out,
         Way::In => Direction::In,
         Way::Both => Direction::Both,
     };
-    let limit = args.limit.unwrap_or(LIMIT).clamp(1, MOST);
-    let (rows, cut) = near(&mut db, &page, depth.into(), direction, limit.into())?;
-    let stale = stale(place, rows.iter().map(|row| row.path.as_str()));
+    let (rows, more) = near(&mut db, &page, depth, direction, args.limit.or(LIMIT))?;
     let neighbors = rows.into_iter().map(|row| {
         let (distance, through) = match row.more {
             More::Near { distance, through } => (distance, through),
             _ => (0, String::new()),
         };
         Neighbor {
-            path: clip(&row.path, 4 * SHORT),
+            path: row.path,
             title: clip(&row.title, SHORT),
             kind: row.kind,
             distance,
-            through: clip(&through, 4 * SHORT),
+            through,
         }
     });
+    let (neighbors, cut) = Room::default().fit(neighbors);
+    // Its own links are told too.
+    let told = neighbors.iter().map(|near| near.path.as_str());
+    let stale = stale(place, std::iter::once(page.as_str()).chain(told));
     Ok(Around {
         page,
-        neighbors: neighbors.collect(),
-        cut,
+        neighbors,
+        cut: cut || more,
         freshness: Freshness::look(place, stale),
     })
 }

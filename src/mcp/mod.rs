@@ -7,7 +7,8 @@
 //! | `answer.rs` | what every answer has: a structure, a text for reading, and how fresh it is |
 //! | `resolve.rs` | from what a model names to a page of the wiki |
 //! | `search.rs`, `read.rs`, `links.rs`, `changes.rs`, `status.rs` | the tools: arguments, answer, work |
-//! | `transport.rs` | a client's odd first words do not end the server |
+//! | `number.rs` | the numbers that tools take, and their bounds |
+//! | `transport.rs`, `line.rs` | messages, one a line; what is none has an answer too |
 //!
 //! Everything is opened anew for each call and let go of at its end, so that a server that is open for days holds nothing
 //! that others wait for, and tells what is there now. What a call cannot have is told as the tool's error, with the way
@@ -15,7 +16,9 @@
 
 mod answer;
 mod changes;
+mod line;
 mod links;
+mod number;
 mod read;
 mod resolve;
 mod search;
@@ -25,10 +28,10 @@ mod transport;
 
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rmcp::ServiceExt as _;
 use rmcp::service::{QuitReason, ServerInitializeError};
-use rmcp::transport::async_rw::AsyncRwTransport;
 use rusqlite::Connection;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -36,7 +39,7 @@ use tokio::signal::unix::{SignalKind, signal};
 pub use self::answer::Trouble;
 
 use self::server::Server;
-use self::transport::Patient;
+use self::transport::Lines;
 use crate::model::Failure;
 use crate::outbox::Counts;
 use crate::query::search::{Asked, Found};
@@ -44,12 +47,26 @@ use crate::query::status::StatusReport;
 use crate::state::{Receipts, StateDir, Stop};
 use crate::wiki::Wiki;
 
-/// The longest line that is read, in bytes: a longer message is dropped. No call needs a hundredth of it.
+/// The longest line that is read, in bytes: a longer message is passed over. No call needs a hundredth of it.
 pub const LONGEST_LINE: usize = 1 << 20;
-/// Calls that run at a time, `status` apart; the others wait.
-pub const AT_ONCE: usize = 4;
-/// Calls that run or wait at a time; more are turned away.
-pub const AT_MOST: usize = 64;
+/// How long a call waits for others in all: for those before it, then for its turn with the vectors.
+pub const WAIT: Duration = Duration::from_secs(30);
+
+/// A call under way.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Wished once nobody waits for the answer any more.
+    pub stop: Stop,
+    since: Instant,
+}
+
+impl Call {
+    /// Returns how long it may still wait for others.
+    #[must_use]
+    pub fn left(&self) -> Duration {
+        WAIT.saturating_sub(self.since.elapsed())
+    }
+}
 
 /// Finds the wiki anew for each call, so that what was moved, mended or set otherwise meanwhile counts.
 pub trait Source: Send + Sync + 'static {
@@ -57,7 +74,7 @@ pub trait Source: Send + Sync + 'static {
     ///
     /// # Errors
     /// When there is none, or its settings cannot be used.
-    fn find(&self) -> Result<Box<dyn Place>, Trouble>;
+    fn find(&self, call: &Call) -> Result<Box<dyn Place>, Trouble>;
 }
 
 /// A wiki, and its parts to be read. Nothing is created, where nothing is.
@@ -99,20 +116,18 @@ pub trait Place {
     fn status(&self) -> Result<StatusReport, Failure>;
 }
 
-/// Serves the wiki over stdin and stdout until stdin ends or one of the signals comes. `stop` is wished at the end, so that
-/// calls under way end soon.
+/// Serves the wiki over stdin and stdout until stdin ends or one of the signals comes.
 ///
 /// # Errors
 /// When the runtime or the signals cannot be had, or stdout is gone.
-pub fn serve(source: impl Source, signals: &[i32], stop: &Stop) -> io::Result<()> {
+pub fn serve(source: impl Source, signals: &[i32]) -> io::Result<()> {
     let runtime = Builder::new_multi_thread()
         .worker_threads(1)
-        // Those that run, two of `status`, and one each for stdin and stdout.
-        .max_blocking_threads(AT_ONCE + server::STATUS_AT_ONCE + 2)
+        // Those that run, and one each for stdin and stdout.
+        .max_blocking_threads(server::AT_ONCE + 2)
         .enable_all()
         .build()?;
     let served = runtime.block_on(serve_until(Server::new(Arc::new(source)), signals));
-    stop.0.store(true, std::sync::atomic::Ordering::Relaxed);
     // A read of stdin cannot be called off; the process ends without it.
     runtime.shutdown_background();
     served
@@ -144,9 +159,8 @@ async fn serve_until(server: Server, signals: &[i32]) -> io::Result<()> {
 }
 
 async fn talk(server: Server) -> io::Result<()> {
-    let lines = AsyncRwTransport::new_server(tokio::io::stdin(), tokio::io::stdout())
-        .with_max_line_length(LONGEST_LINE);
-    let running = match server.serve(Patient::new(lines)).await {
+    let lines = Lines::new(tokio::io::stdin(), tokio::io::stdout());
+    let running = match server.serve(lines).await {
         Ok(running) => running,
         // Nobody ever asked anything.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {

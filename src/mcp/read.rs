@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Place;
 use super::answer::{Answer, Freshness, SHORT, Trouble, clip};
+use super::number::{ANY, Number, Numbers};
 use super::resolve::page_on_disk;
 use crate::model::markdown::{Document, Heading, fold_key};
 use crate::model::{ContentSha, PagePath};
@@ -15,9 +16,10 @@ use crate::query::graph::sha_of;
 use crate::wiki::Reading;
 
 /// Bytes of text that are returned when nothing is said: some six thousand tokens of English.
-const BYTES: u32 = 24 << 10;
-/// The most bytes of text that are returned.
-const MOST: u32 = 128 << 10;
+const BYTES: usize = 24 << 10;
+/// The least and the most bytes of text that can be asked for.
+const LEAST: u64 = 256;
+const MOST: u64 = 128 << 10;
 /// The most headings that are listed.
 const HEADINGS: usize = 200;
 
@@ -32,17 +34,33 @@ pub(super) struct Args {
     /// above it ("Setup > Linux").
     heading: Option<String>,
     /// Only from this line on, counted from 1.
-    #[schemars(range(min = 1))]
-    start_line: Option<u32>,
-    /// Only up to this line, which is included.
-    #[schemars(range(min = 1))]
-    end_line: Option<u32>,
+    #[serde(default)]
+    #[schemars(extend("default" = 1))]
+    start_line: Number<1, ANY>,
+    /// Only up to this line, which is included; the last one by default.
+    #[serde(default)]
+    end_line: Number<1, ANY>,
     /// Only from this byte of the file on: `next_offset` of an answer that was cut, to go on there. Give heading or lines
     /// again, if you gave them.
-    offset: Option<u64>,
-    /// The most bytes of text to return; 24,576 by default.
-    #[schemars(range(min = 256, max = 131_072))]
-    max_bytes: Option<u32>,
+    #[serde(default)]
+    #[schemars(extend("default" = 0))]
+    offset: Number<0, ANY>,
+    /// The most bytes of text to return: 256 to 131,072; 24,576 by default.
+    #[serde(default)]
+    #[schemars(extend("default" = BYTES))]
+    max_bytes: Number<LEAST, MOST>,
+}
+
+impl Numbers for Args {
+    fn adjusted(&self) -> Vec<String> {
+        let adjusted = [
+            self.start_line.adjusted("start_line"),
+            self.end_line.adjusted("end_line"),
+            self.offset.adjusted("offset"),
+            self.max_bytes.adjusted("max_bytes"),
+        ];
+        adjusted.into_iter().flatten().collect()
+    }
 }
 
 /// A heading.
@@ -75,6 +93,8 @@ pub(super) struct Part {
     total_lines: usize,
     /// How many bytes the whole page has.
     total_bytes: usize,
+    /// The whole page's SHA-256: parts with the same one are of the same text.
+    sha: String,
     /// Whether the text was cut at `max_bytes`.
     cut: bool,
     /// Where it goes on: call again with this as offset. null: nothing was cut.
@@ -100,8 +120,7 @@ pub(super) fn run(place: &dyn Place, args: &Args) -> Result<Part, Trouble> {
     };
     let document = Document::parse(&page, &text);
     let within = selected(args, &text, &document)?;
-    let most = args.max_bytes.unwrap_or(BYTES).clamp(256, MOST) as usize;
-    let shown = bounded(&text, within.clone(), most);
+    let shown = bounded(&text, within.clone(), args.max_bytes.or(BYTES));
     let cut = shown.end < within.end;
     let outline = if cut { outline(&document) } else { Vec::new() };
     let indexed = indexed(place, &page, &sha);
@@ -112,6 +131,7 @@ pub(super) fn run(place: &dyn Place, args: &Args) -> Result<Part, Trouble> {
         end_line: line_of(last_of(&text, &shown)),
         total_lines: Lines::of(&text).count(),
         total_bytes: text.len(),
+        sha: sha.to_string(),
         cut,
         next_offset: cut.then_some(shown.end),
         outline,
@@ -149,8 +169,7 @@ fn selected(args: &Args, text: &str, document: &Document) -> Result<Range<usize>
     if let Some(heading) = &args.heading {
         within = below(heading, &lines, text, document)?;
     }
-    if let Some(start) = args.start_line {
-        let start = start.max(1) as usize;
+    if let Some(start) = args.start_line.get() {
         if start > lines.count() {
             let why = format!(
                 "the page ends before line {start}: it has {}",
@@ -160,11 +179,17 @@ fn selected(args: &Args, text: &str, document: &Document) -> Result<Range<usize>
         }
         within.start = within.start.max(lines.start(start));
     }
-    if let Some(end) = args.end_line {
-        within.end = within.end.min(lines.start(end as usize + 1));
+    if let Some(end) = args.end_line.get() {
+        within.end = within.end.min(lines.start(end.saturating_add(1)));
     }
-    if let Some(offset) = args.offset {
-        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+    if let Some(offset) = args.offset.get() {
+        if offset > 0 && offset >= text.len() {
+            let why = format!(
+                "the page ends before offset {offset}: it has {} bytes",
+                text.len()
+            );
+            return Err(Trouble::new(why));
+        }
         within.start = within.start.max(text.floor_char_boundary(offset));
     }
     if within.start > within.end || (within.is_empty() && !text.is_empty()) {
@@ -174,15 +199,14 @@ fn selected(args: &Args, text: &str, document: &Document) -> Result<Range<usize>
     Ok(within)
 }
 
-/// Cuts a part to so many bytes: after a line, else (a line is longer than that) between two characters.
+/// Cuts a part to so many bytes: after a line, where that takes little off; else between two characters.
 fn bounded(text: &str, part: Range<usize>, most: usize) -> Range<usize> {
     if part.len() <= most {
         return part;
     }
     let end = text.floor_char_boundary(part.start + most);
-    let after_line = text[part.start..end]
-        .rfind('\n')
-        .map(|at| part.start + at + 1);
+    let near = text.floor_char_boundary(end - most / 8);
+    let after_line = text[near..end].rfind('\n').map(|at| near + at + 1);
     part.start..after_line.unwrap_or(end)
 }
 

@@ -8,7 +8,7 @@ use crate::model::PagePath;
 use crate::query::graph::{FindError, find_page};
 
 /// The longest name of a page, in bytes: paths are no longer on any system that we know.
-const NAME: usize = 4_096;
+pub(super) const NAME: usize = 4_096;
 
 /// What is typed behind a page's name without its extension.
 const EXTENSION: &str = ".md";
@@ -63,10 +63,15 @@ pub(super) fn in_graph(place: &dyn Place, db: &Connection, named: &str) -> Resul
     }
 }
 
-/// Returns a name as the graph is asked for it: as the path of the page on disk, where it is one's.
-pub(super) fn as_path(place: &dyn Place, named: &str) -> Result<String, Trouble> {
+/// Returns what links lead to: the path of a page, as [`in_graph`]; where there is none, the name.
+pub(super) fn linked(place: &dyn Place, db: &Connection, named: &str) -> Result<String, Trouble> {
     let name = name(named)?;
-    Ok(by_path(place, name).map_or_else(|| name.into(), |page| page.to_string()))
+    let name = by_path(place, name).map_or_else(|| name.into(), |page| page.to_string());
+    match find_page(db, place.wiki().pages_dir(), &name) {
+        Ok(page) => Ok(page),
+        Err(FindError::None(_)) => Ok(name),
+        Err(error) => Err(unfound(&name, error)),
+    }
 }
 
 fn by_path(place: &dyn Place, name: &str) -> Option<PagePath> {

@@ -6,14 +6,15 @@ use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Place;
-use super::answer::{Answer, Freshness, SHORT, Trouble, clip, told};
+use super::answer::{Answer, Freshness, Room, SHORT, Trouble, clip, told};
+use super::number::{Number, Numbers};
 use crate::query::search::{Asked, told as compared};
 use crate::stores::vectors::Only;
 
 /// Pages that are returned when nothing is said.
-const LIMIT: u16 = 10;
+const LIMIT: usize = 10;
 /// The most pages that are returned.
-const MOST: u16 = 50;
+const MOST: u64 = 50;
 /// The longest query, in characters.
 const QUERY: usize = 2_000;
 /// Characters of a hit's text that are told.
@@ -26,9 +27,10 @@ const SNIPPET: usize = 400;
 pub(super) struct Args {
     /// What to look for: some telling words, in the language of the pages; at most 2,000 characters.
     query: String,
-    /// The most pages to return; 10 by default.
-    #[schemars(range(min = 1, max = 50))]
-    limit: Option<u16>,
+    /// The most pages to return: 1 to 50, 10 by default.
+    #[serde(default)]
+    #[schemars(extend("default" = LIMIT))]
+    limit: Number<1, MOST>,
     /// Only pages whose path begins so, for example "wiki-output/guides/".
     path_prefix: Option<String>,
     /// Only pages with this tag, without "#".
@@ -37,6 +39,12 @@ pub(super) struct Args {
     repo: Option<String>,
     /// Only pages with this label lang.
     lang: Option<String>,
+}
+
+impl Numbers for Args {
+    fn adjusted(&self) -> Vec<String> {
+        self.limit.adjusted("limit").into_iter().collect()
+    }
 }
 
 /// A page that was found.
@@ -66,6 +74,8 @@ struct Hit {
 pub(super) struct Results {
     /// The pages, best first.
     pages: Vec<Hit>,
+    /// Whether some were left out so that the answer is not too long.
+    cut: bool,
     /// What was searched by: "words", "meaning".
     channels: Vec<&'static str>,
     /// Why it was searched by words alone, where it was to be searched by meaning too.
@@ -86,7 +96,7 @@ pub(super) fn run(place: &dyn Place, args: &Args) -> Result<Results, Trouble> {
     let pages_dir = place.wiki().pages_dir();
     let asked = Asked {
         query,
-        limit: args.limit.unwrap_or(LIMIT).clamp(1, MOST).into(),
+        limit: args.limit.or(LIMIT),
         only: Only {
             prefix: args
                 .path_prefix
@@ -113,8 +123,10 @@ pub(super) fn run(place: &dyn Place, args: &Args) -> Result<Results, Trouble> {
         deleted: hit.deleted,
         path: hit.path,
     });
+    let (pages, cut) = Room::default().fit(pages);
     Ok(Results {
-        pages: pages.collect(),
+        pages,
+        cut,
         channels,
         lack,
         freshness: Freshness::look(place, stale),
@@ -157,6 +169,9 @@ impl Answer for Results {
                 text,
                 "{number}. {path}: {title}{heading}{mark}\n   {snippet}"
             );
+        }
+        if self.cut {
+            text.push_str("(More were found than fit into an answer.)\n");
         }
         if let Some(lack) = &self.lack {
             let _ = writeln!(text, "(Searched by words alone: {lack})");

@@ -6,7 +6,8 @@ use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Place;
-use super::answer::{Answer, Freshness, REASON, Trouble, clip};
+use super::answer::{Answer, Freshness, REASON, Room, Trouble, clip};
+use super::number::Numbers;
 use crate::model::{StoreName, Timestamp};
 use crate::query::status::StatusReport;
 
@@ -18,6 +19,8 @@ const MOST: usize = 20;
 #[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {}
+
+impl Numbers for Args {}
 
 /// A store.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -105,7 +108,7 @@ pub(super) fn run(place: &dyn Place, _args: &Args) -> Result<Status, Trouble> {
         jobs,
         dead_letters: outbox.dead,
         stores: stores.collect(),
-        wrong: wrong(&report),
+        wrong: Room::default().fit(wrong(&report)).0,
         freshness: Freshness::found(report.fresh, behind, report.unannounced, place),
     })
 }

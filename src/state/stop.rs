@@ -8,6 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Stop(pub Arc<AtomicBool>);
 
 impl Stop {
+    /// Wishes it.
+    pub fn wish(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
     /// Says whether it was wished.
     #[must_use]
     pub fn is_wished(&self) -> bool {

@@ -2,6 +2,8 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{FileStat, Wiki};
@@ -70,7 +72,7 @@ impl Wiki {
             );
         }
         let mut bytes = Vec::with_capacity(usize::try_from(stat.size).unwrap_or(0) + 1);
-        let read = File::open(self.absolute(path)).and_then(|file| {
+        let read = open(&self.absolute(path)).and_then(|file| {
             let opened = FileStat::of(&file.metadata()?);
             (&file)
                 .take(self.settings.max_page + 1)
@@ -150,7 +152,7 @@ impl Wiki {
         if stat.size.cast_unsigned() > most {
             return Ok(None);
         }
-        let file = match File::open(self.absolute(path)) {
+        let file = match open(&self.absolute(path)) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e),
@@ -197,6 +199,15 @@ impl Wiki {
     }
 }
 
+/// Opens what was a regular file a moment ago. What stands in its place now shows in its stat; a pipe in it must not make us
+/// wait for whoever writes.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits();
+    let mut options = File::options();
+    options.read(true).custom_flags(flags.cast_signed());
+    options.open(path)
+}
+
 /// A file that we may not read stays so until somebody changes that, which shows in its times.
 fn kind_of(error: &io::Error) -> FailureKind {
     if matches!(
@@ -222,4 +233,19 @@ fn line_of(bytes: &[u8], at: Option<usize>) -> usize {
     bytes[..at.unwrap_or(0)]
         .split(|&byte| byte == b'\n')
         .count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_that_stands_where_a_page_was_keeps_nobody_waiting() {
+        let dir = tempfile::TempDir::new().expect("a folder");
+        let pipe = dir.path().join("page.md");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("mkfifo").success());
+        let opened = open(&pipe).expect("opened at once");
+        assert!(!opened.metadata().expect("its stat").is_file());
+    }
 }

@@ -9,12 +9,12 @@ use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::open::{self, Workspace};
 use crate::cli::signals;
-use crate::mcp::{Place, Source, Trouble, serve};
+use crate::mcp::{Call, Place, Source, Trouble, serve};
 use crate::model::{Failure, Timestamp};
 use crate::outbox::Counts;
 use crate::query::search::{Asked, Found};
 use crate::query::status::{StatusReport, status};
-use crate::state::{Receipts, StateDir, Stop};
+use crate::state::{Receipts, StateDir};
 use crate::wiki::Wiki;
 
 /// Serve the wiki to a language model: an MCP server over stdin and stdout, which only reads
@@ -27,30 +27,27 @@ pub(crate) struct McpArgs {}
 struct Finder {
     start: PathBuf,
     flags: Vec<String>,
-    stop: Stop,
 }
 
 /// The wiki of one call.
-struct Here(Workspace);
+struct Here(Workspace, Call);
 
 pub(super) fn run(_args: &McpArgs, cx: &mut Context) -> Result<Exit, CommandError> {
     // Said now, where the client shows it, and not only at the first call.
     cx.workspace()?;
-    let stop = Stop::default();
     let finder = Finder {
         start: cx.start.clone(),
         flags: cx.flags.clone(),
-        stop: stop.clone(),
     };
-    serve(finder, &signals::heard(), &stop)
+    serve(finder, &signals::heard())
         .map_err(|e| CommandError::caused("the MCP server ended", &e))?;
     Ok(Exit::Ok)
 }
 
 impl Source for Finder {
-    fn find(&self) -> Result<Box<dyn Place>, Trouble> {
+    fn find(&self, call: &Call) -> Result<Box<dyn Place>, Trouble> {
         let found = Workspace::find(&self.start, &self.flags)?;
-        Ok(Box::new(Here(found.stopping(&self.stop))))
+        Ok(Box::new(Here(found.stopping(&call.stop), call.clone())))
     }
 }
 
@@ -78,7 +75,15 @@ impl Place for Here {
 
     fn search(&self, asked: &Asked<'_>) -> Result<Found, Failure> {
         self.0.receipts_to_read()?;
-        open::search(&self.0, asked)
+        let turn = asked.turn.unwrap_or(self.1.left());
+        open::search(
+            &self.0,
+            &Asked {
+                turn: Some(turn),
+                only: asked.only.clone(),
+                ..*asked
+            },
+        )
     }
 
     fn status(&self) -> Result<StatusReport, Failure> {

@@ -17,7 +17,7 @@ mod net;
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use serde::Serialize;
 
 pub use self::near::near;
@@ -220,21 +220,58 @@ pub fn backlinks(
     pages_dir: &str,
     path_or_name: &str,
 ) -> Result<Vec<Row>, FindError> {
+    let (leads, to) = leading_to(db, pages_dir, path_or_name)?;
+    let links = some_links(db, leads, &to, usize::MAX)?;
+    if links.is_empty() && leads == TO_PLACEHOLDER {
+        return Err(FindError::None(path_or_name.into()));
+    }
+    Ok(links)
+}
+
+/// Returns the first links to a page, at most `most`, and how many there are in all; else as [`backlinks`]. Reads no more
+/// than it returns, but for the count.
+///
+/// # Errors
+/// [`FindError`].
+pub fn first_backlinks(
+    db: &mut Connection,
+    pages_dir: &str,
+    path_or_name: &str,
+    most: usize,
+) -> Result<(Vec<Row>, usize), FindError> {
+    let snapshot = db
+        .transaction_with_behavior(TransactionBehavior::Deferred)
+        .map_err(|e| failed(&e))?;
+    let (leads, to) = leading_to(&snapshot, pages_dir, path_or_name)?;
+    let links = some_links(&snapshot, leads, &to, most)?;
+    if links.is_empty() && leads == TO_PLACEHOLDER {
+        return Err(FindError::None(path_or_name.into()));
+    }
+    let count = format!("SELECT count(*) FROM graph_links AS l WHERE {leads}");
+    let total: Vec<u32> = rows(&snapshot, &count, |row| row.get(0), [to])?;
+    Ok((links, total.first().map_or(0, |&total| total as usize)))
+}
+
+const TO_PAGE: &str = "l.dst = ?1";
+const TO_PLACEHOLDER: &str = "l.leads_to = 'placeholder' AND l.wants = ?1";
+
+/// Returns which links lead to what is named, and what `?1` is in that.
+fn leading_to(
+    db: &Connection,
+    pages_dir: &str,
+    path_or_name: &str,
+) -> Result<(&'static str, String), FindError> {
     match find_page(db, pages_dir, path_or_name) {
-        Ok(page) => Ok(links_to(db, &page, usize::MAX)?),
-        Err(FindError::None(name)) => {
-            let wants = placeholder_key(pages_dir, &name);
-            let sql = format!(
-                "{LINKS} WHERE l.leads_to = 'placeholder' AND l.wants = ?1 ORDER BY l.path, l.ordinal"
-            );
-            let links = rows(db, &sql, link_to, [wants])?;
-            if links.is_empty() {
-                return Err(FindError::None(name));
-            }
-            Ok(links)
-        }
+        Ok(page) => Ok((TO_PAGE, page)),
+        Err(FindError::None(name)) => Ok((TO_PLACEHOLDER, placeholder_key(pages_dir, &name))),
         Err(error) => Err(error),
     }
+}
+
+fn some_links(db: &Connection, leads: &str, to: &str, most: usize) -> Result<Vec<Row>, Failure> {
+    let sql = format!("{LINKS} WHERE {leads} ORDER BY l.path, l.ordinal LIMIT ?2");
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    rows(db, &sql, link_to, params![to, most])
 }
 
 /// Returns links to the page of this very path, by linking page and place in it, at most `most`.
@@ -242,9 +279,7 @@ pub fn backlinks(
 /// # Errors
 /// `Busy`, `Refused` and `Down`, as [`db_failure`] sorts them.
 pub fn links_to(db: &Connection, path: &str, most: usize) -> Result<Vec<Row>, Failure> {
-    let sql = format!("{LINKS} WHERE l.dst = ?1 ORDER BY l.path, l.ordinal LIMIT ?2");
-    let most = i64::try_from(most).unwrap_or(i64::MAX);
-    rows(db, &sql, link_to, params![path, most])
+    some_links(db, TO_PAGE, path, most)
 }
 
 /// Returns where a link of the page `from` to each of the targets leads, by the names as they stand now.
@@ -377,7 +412,7 @@ mod tests {
 
     #[test]
     fn backlinks_name_each_link_to_a_page_or_to_a_placeholder() {
-        let (_dir, db) = graph(&[
+        let (_dir, mut db) = graph(&[
             ("w/a.md", "# A\n\n[[b#Heading|label]] [again](b.md)\n"),
             ("w/b.md", "# B\n\n![[New Page]]\n"),
             ("w/c.md", "[[new page.md]]\n"),
@@ -399,6 +434,14 @@ mod tests {
         assert_eq!(paths(&missing), ["w/b.md", "w/c.md"]);
         assert_eq!(
             backlinks(&db, "w", "nothing"),
+            Err(FindError::None("nothing".into()))
+        );
+        for (name, all) in [("w/b.md", &links), ("New Page", &missing)] {
+            let first = first_backlinks(&mut db, "w", name, 1).expect(name);
+            assert_eq!(first, (all[..1].to_vec(), 2), "{name}");
+        }
+        assert_eq!(
+            first_backlinks(&mut db, "w", "nothing", 1),
             Err(FindError::None("nothing".into()))
         );
     }

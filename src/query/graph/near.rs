@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use super::{Direction, More, Row, failed};
 use crate::model::Failure;
@@ -38,15 +38,17 @@ fn walk(
     for distance in 1..=depth {
         // By the node reached, the first that leads to it.
         let mut next = BTreeMap::<String, &str>::new();
+        let room = most - rows.len();
+        // Of the nodes around a hub those that are told are among the first so many.
+        let first = reached.len() + room + 1;
         for from in &frontier {
-            for node in steps(&snapshot, from, direction)? {
+            for node in steps(&snapshot, from, direction, first)? {
                 if !reached.contains(&node) {
                     next.entry(node).or_insert(from);
                 }
             }
         }
         let is_last = next.is_empty();
-        let room = most - rows.len();
         let cut = next.len() > room;
         for (node, through) in next.iter().take(room) {
             let (kind, title) = about(&snapshot, node)?;
@@ -68,13 +70,18 @@ fn walk(
     Ok((rows, false))
 }
 
-/// Returns the nodes one link away.
-fn steps(db: &Transaction<'_>, from: &str, direction: Direction) -> rusqlite::Result<Vec<String>> {
+/// Returns the nodes one link away: those out of it or into it, of each the first `most` by path.
+fn steps(
+    db: &Transaction<'_>,
+    from: &str,
+    direction: Direction,
+    most: usize,
+) -> rusqlite::Result<Vec<String>> {
     const OUT: &str = "SELECT DISTINCT coalesce(dst, 'placeholder:' || wants) FROM graph_links
-         WHERE path = ?1 AND leads_to IN ('page', 'placeholder')";
-    const IN: &str = "SELECT DISTINCT path FROM graph_links WHERE dst = ?1";
-    const IN_TO_PLACEHOLDER: &str =
-        "SELECT DISTINCT path FROM graph_links WHERE leads_to = 'placeholder' AND wants = ?1";
+         WHERE path = ?1 AND leads_to IN ('page', 'placeholder') ORDER BY 1 LIMIT ?2";
+    const IN: &str = "SELECT DISTINCT path FROM graph_links WHERE dst = ?1 ORDER BY 1 LIMIT ?2";
+    const IN_TO_PLACEHOLDER: &str = "SELECT DISTINCT path FROM graph_links
+         WHERE leads_to = 'placeholder' AND wants = ?1 ORDER BY 1 LIMIT ?2";
     let (out, back) = match direction {
         Direction::Out => (true, false),
         Direction::In => (false, true),
@@ -87,10 +94,11 @@ fn steps(db: &Transaction<'_>, from: &str, direction: Direction) -> rusqlite::Re
         asks.extend(out.then_some((OUT, from)));
         asks.extend(back.then_some((IN, from)));
     }
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
     let mut nodes = Vec::new();
     for (sql, of) in asks {
         let mut select = db.prepare_cached(sql)?;
-        for node in select.query_map([of], |row| row.get(0))? {
+        for node in select.query_map(params![of, most], |row| row.get(0))? {
             nodes.push(node?);
         }
     }

@@ -10,41 +10,71 @@ use crate::wiki::Wiki;
 use super::LONG;
 
 #[test]
-fn words_that_are_no_call_are_answered_or_passed_over_and_the_server_lives() {
+fn every_line_that_is_no_message_has_the_error_that_json_rpc_wants_and_the_server_lives() {
     let wiki = Wiki::small();
     wiki.drain();
     let mut client = Client::silent(&wiki);
+    let answers = |client: &mut Client, line: &[u8], id: Value, code: i32| {
+        client.send_bytes(line);
+        let answer = client.next();
+        let shown = String::from_utf8_lossy(&line[..line.len().min(100)]).into_owned();
+        assert!(answer.as_object().unwrap().contains_key("id"), "{answer}");
+        assert_eq!(
+            (&answer["id"], &answer["error"]["code"]),
+            (&id, &json!(code)),
+            "{shown}: {answer}"
+        );
+    };
     // Before the handshake too.
     for line in [
         "",
-        "not json {",
         r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
         r#"{"jsonrpc":"2.0","id":7,"result":{}}"#,
     ] {
         client.send_line(line);
     }
+    answers(&mut client, b"not json {", Value::Null, -32700);
+    answers(
+        &mut client,
+        br#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{}}"#,
+        json!(7),
+        -32602,
+    );
     let hello = client.ask(
         "initialize",
         &json!({"protocolVersion": "1999-01-01", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}),
     );
     assert!(hello["result"]["protocolVersion"].is_string(), "{hello}");
     client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-    for line in [
-        "\u{0}\u{1}",
-        "[]",
-        r#"{"jsonrpc":"2.0","id":1"#,
-        r#"{"jsonrpc":"1.0","id":"x","method":5}"#,
-        r#"{"jsonrpc":"2.0","id":"y","method":"tools/call"}"#,
-        r#"{"jsonrpc":"2.0","id":"z","method":"tools/call","params":{"name":7}}"#,
-        &format!(
-            r#"{{"jsonrpc":"2.0","id":"deep","method":"ping","params":{}1{}}}"#,
-            "[".repeat(5_000),
-            "]".repeat(5_000)
+    // Nobody waits for an answer to these.
+    client.send_line("\r");
+    client.send_line(r#"{"jsonrpc":"2.0","method":"notifications/no/such"}"#);
+    client.send_line(r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"x"}}"#);
+    let nested = format!(
+        r#"{{"jsonrpc":"2.0","id":"deep","method":"ping","params":{}1{}}}"#,
+        "[".repeat(5_000),
+        "]".repeat(5_000)
+    );
+    // Longer than any line that is read, by far.
+    let long = vec![b'x'; 100 << 20];
+    for (line, id, code) in [
+        (&b"\0\x01"[..], Value::Null, -32700),
+        (b"\xff\xfe", Value::Null, -32700),
+        (br#"{"jsonrpc":"2.0","id":1"#, Value::Null, -32700),
+        (nested.as_bytes(), Value::Null, -32700),
+        (b"[]", Value::Null, -32600),
+        (br#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, Value::Null, -32600),
+        (&long, Value::Null, -32600),
+        (br#"{"jsonrpc":"1.0","id":"x","method":5}"#, json!("x"), -32600),
+        (br#"{"jsonrpc":"2.0","id":"y","method":"tools/call"}"#, json!("y"), -32602),
+        (
+            br#"{"jsonrpc":"2.0","id":"z","method":"tools/call","params":{"name":"search","arguments":[1]}}"#,
+            json!("z"),
+            -32602,
         ),
-        // Longer than any line that is read.
-        &"x".repeat(3 << 20),
+        (br#"{"jsonrpc":"2.0","id":"a","method":"no/such"}"#, json!("a"), -32601),
     ] {
-        client.send_line(line);
+        answers(&mut client, line, id, code);
     }
     client.good("status", &json!({}));
     let unknown = client.call("rm_rf", &json!({}));
@@ -59,8 +89,21 @@ fn bad_arguments_are_the_tools_error_and_say_what_is_wrong() {
     for (tool, arguments, says) in [
         ("search", json!({}), "missing field `query`"),
         ("search", json!({"query": "  "}), "the query is empty"),
-        ("search", json!({"query": 5}), "expected a string"),
-        ("search", json!({"query": "a", "limit": -1}), "limit"),
+        (
+            "search",
+            json!({"query": 5}),
+            "query: invalid type: integer `5`, expected a string",
+        ),
+        (
+            "search",
+            json!({"query": "a", "limit": "5"}),
+            "limit: invalid type: string \"5\", expected a whole number, 1 or more, 50 at most",
+        ),
+        (
+            "neighbors",
+            json!({"page": "a", "depth": 1.5, "limit": 3}),
+            "depth: invalid value: floating point `1.5`",
+        ),
         (
             "search",
             json!({"query": "a", "top_k": 3}),
@@ -89,8 +132,8 @@ fn bad_arguments_are_the_tools_error_and_say_what_is_wrong() {
         ),
         (
             "read_page",
-            json!({"page": "a", "offset": u64::MAX}),
-            "nothing of the page",
+            json!({"page": "a", "offset": 5_000}),
+            "the page ends before offset 5000: it has ",
         ),
         (
             "neighbors",
@@ -102,14 +145,76 @@ fn bad_arguments_are_the_tools_error_and_say_what_is_wrong() {
     ] {
         let why = client.bad(tool, &arguments);
         let why_plain = why.replace('\\', "");
-        assert!(
-            why_plain.contains(says) || says == "limit",
-            "{tool} {arguments}: {why}"
-        );
+        assert!(why_plain.contains(says), "{tool} {arguments}: {why}");
     }
-    // More than there may be is as much as there may be.
-    let found = client.good("search", &json!({"query": "Redis", "limit": 60_000}));
-    assert_eq!(found["pages"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn every_number_has_bounds_in_its_schema_and_beyond_them_counts_as_the_nearest() {
+    let (_wiki, mut client) = small();
+    let listed = client.ask("tools/list", &json!({}));
+    let mut numbers = Vec::new();
+    for tool in listed["result"]["tools"].as_array().unwrap() {
+        let name = tool["name"].as_str().unwrap();
+        let properties = tool["inputSchema"]["properties"].as_object();
+        for (number, schema) in properties.expect("properties, if none") {
+            if schema["type"] != "integer" {
+                continue;
+            }
+            numbers.push(format!("{name} {number}"));
+            let least = schema["minimum"].as_i64().expect("a minimum");
+            let most = schema["maximum"].as_i64();
+            let call = |client: &mut Client, value: Value| {
+                let mut arguments = match name {
+                    "search" => json!({"query": "Redis"}),
+                    "recent_changes" => json!({}),
+                    _ => json!({"page": "a"}),
+                };
+                arguments[number] = value;
+                let answer = client.good(name, &arguments);
+                answer["adjusted"].clone()
+            };
+            for (asked, taken) in [
+                (Some(json!(least - 1)), Some(least)),
+                (Some(json!(-1_000_000_000_000_i64)), Some(least)),
+                (most.map(|most| json!(most + 1)), most),
+                (most.map(|_| json!(u64::MAX)), most),
+                (most.map(|_| json!(1e300)), most),
+            ] {
+                let (Some(asked), Some(taken)) = (asked, taken) else {
+                    continue;
+                };
+                let told = call(&mut client, asked.clone()).to_string();
+                let used = format!("{taken} was used for ");
+                assert!(
+                    told.contains(&used) && told.contains(number.as_str()),
+                    "{name} {number} {asked}: {told}"
+                );
+            }
+            for within in [
+                Some(json!(least)),
+                most.map(|most| json!(most)),
+                Some(Value::Null),
+            ] {
+                let told = within.map_or(Value::Null, |within| call(&mut client, within));
+                assert_eq!(told, Value::Null, "{name} {number}");
+            }
+        }
+    }
+    assert_eq!(
+        numbers,
+        [
+            "search limit",
+            "read_page start_line",
+            "read_page end_line",
+            "read_page offset",
+            "read_page max_bytes",
+            "backlinks limit",
+            "neighbors depth",
+            "neighbors limit",
+            "recent_changes limit"
+        ]
+    );
 }
 
 #[test]
@@ -177,6 +282,8 @@ fn no_path_leads_out_of_the_wiki() {
 
 /// The longest line that an answer may be: text and structure, each with a page's part of 128 KiB at most, escaped.
 const LINE: usize = 1 << 20;
+/// The longest that a list may be: the same twice, as it may stand in a line, and what is said beside.
+const LIST: usize = 3 * (128 << 10);
 
 #[test]
 fn the_largest_answers_are_bounded_and_a_cut_page_can_be_read_to_its_end() {
@@ -209,6 +316,9 @@ fn the_largest_answers_are_bounded_and_a_cut_page_can_be_read_to_its_end() {
             assert!(part.to_string().len() < LINE);
             let text = part["text"].as_str().unwrap();
             assert!(text.len() <= 128 << 10, "{}", text.len());
+            // As much as was asked for, also of a line that is longer.
+            let is_full = text.len() > (128 << 10) / 8 * 7;
+            assert!(is_full || part["cut"] == false, "{}", text.len());
             read.push_str(text);
             assert_eq!(part["cut"], part["next_offset"].is_u64());
             match part["next_offset"].as_u64() {
@@ -221,26 +331,26 @@ fn the_largest_answers_are_bounded_and_a_cut_page_can_be_read_to_its_end() {
     let default = client.good("read_page", &json!({"page": "long"}));
     assert!(default["text"].as_str().unwrap().len() <= 24 << 10);
     assert_eq!(default["outline"].as_array().unwrap().len(), 1);
-    for (tool, arguments, list, most) in [
+    for (tool, arguments, list, is_cut) in [
         (
             "search",
             json!({"query": "common word", "limit": 50}),
             "pages",
-            50,
+            false,
         ),
         (
             "backlinks",
             json!({"page": "b", "limit": 500}),
             "links",
-            500,
+            true,
         ),
         (
             "neighbors",
             json!({"page": "b", "limit": 500, "depth": 5}),
             "neighbors",
-            500,
+            true,
         ),
-        ("recent_changes", json!({"limit": 100}), "commits", 1),
+        ("recent_changes", json!({"limit": 100}), "commits", false),
     ] {
         let id = client.request("tools/call", &json!({"name": tool, "arguments": arguments}));
         let answer = client.next();
@@ -249,13 +359,16 @@ fn the_largest_answers_are_bounded_and_a_cut_page_can_be_read_to_its_end() {
             (&json!(id), &json!(false))
         );
         let structure = &answer["result"]["structuredContent"];
-        assert_eq!(structure[list].as_array().unwrap().len(), most, "{tool}");
+        assert!(!structure[list].as_array().unwrap().is_empty(), "{tool}");
+        assert_eq!(structure["cut"], is_cut, "{tool}");
         assert!(
-            answer.to_string().len() < LINE,
+            answer.to_string().len() < LIST,
             "{tool}: {}",
             answer.to_string().len()
         );
     }
+    let links = client.good("backlinks", &json!({"page": "b", "limit": 500}));
+    assert_eq!(links["total"], 701 + 20_000);
     let changes = client.good("recent_changes", &json!({}));
     let commit = &changes["commits"][0];
     assert_eq!(
@@ -282,7 +395,9 @@ fn too_many_calls_at_once_are_turned_away_and_all_are_answered() {
             good += 1;
         } else {
             assert!(
-                answer.to_string().contains("calls are under way already"),
+                answer
+                    .to_string()
+                    .contains("searches are under way already"),
                 "{answer}"
             );
             away += 1;
@@ -302,41 +417,95 @@ fn hold_the_vectors(wiki: &Wiki) -> std::fs::File {
     lock
 }
 
+const SEARCH: &str = r#"{"name": "search", "arguments": {"query": "Redis"}}"#;
+
+/// Searches that run or wait at a time.
+const SEARCHES: usize = 16;
+
+fn searches(client: &mut Client, many: usize) -> Vec<u64> {
+    let search = serde_json::from_str(SEARCH).unwrap();
+    let ask = |_| client.request("tools/call", &search);
+    (0..many).map(ask).collect()
+}
+
 #[test]
-fn a_call_that_waits_keeps_nobody_else_waiting_and_lets_go_when_it_is_its_turn() {
+fn no_other_call_waits_behind_searches_and_of_those_only_so_many_wait() {
     let (wiki, mut client) = small();
     let held = hold_the_vectors(&wiki);
-    let search = json!({"name": "search", "arguments": {"query": "Redis"}});
-    let waiting: Vec<u64> = (0..4)
-        .map(|_| client.request("tools/call", &search))
-        .collect();
-    // As many wait as may run; status goes before them all.
-    let status = client.request("tools/call", &json!({"name": "status", "arguments": {}}));
-    let answer = client.next();
-    assert_eq!(answer["id"], status, "{answer}");
+    searches(&mut client, SEARCHES + 3);
+    for _ in 0..3 {
+        let answer = client.next();
+        let why = answer["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(why.contains("16 searches are under way already"), "{why}");
+    }
+    for (tool, arguments) in [
+        ("read_page", json!({"page": "a"})),
+        ("backlinks", json!({"page": "a"})),
+        ("neighbors", json!({"page": "a"})),
+        ("recent_changes", json!({})),
+        ("status", json!({})),
+    ] {
+        let id = client.request("tools/call", &json!({"name": tool, "arguments": arguments}));
+        let answer = client.next();
+        assert_eq!(answer["id"], id, "{tool} is answered before all searches");
+        assert_eq!(answer["result"]["isError"], false, "{answer}");
+    }
     drop(held);
-    let mut answered: Vec<u64> = (0..4)
-        .map(|_| client.next()["id"].as_u64().unwrap())
-        .collect();
-    answered.sort_unstable();
-    assert_eq!(answered, waiting);
+    for _ in 0..SEARCHES {
+        let answer = client.next();
+        assert_eq!(answer["result"]["isError"], false, "{answer}");
+    }
     let free = hold_the_vectors(&wiki);
     drop(free);
 }
 
 #[test]
-fn a_cancelled_call_is_not_answered_and_does_no_harm() {
+fn cancelled_searches_are_not_answered_and_leave_no_wait_behind() {
     let (wiki, mut client) = small();
     let held = hold_the_vectors(&wiki);
-    let id = client.request(
-        "tools/call",
-        &json!({"name": "search", "arguments": {"query": "Redis"}}),
-    );
-    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}));
+    let wish = std::fs::File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(wiki.root().join(".wiki-sync/vectors.wish"))
+        .unwrap();
+    let is_waited_for = || wish.try_lock().map(|()| wish.unlock().unwrap()).is_err();
+    let asked = searches(&mut client, SEARCHES);
+    until(LONG, "a search that waits", is_waited_for);
+    for id in asked {
+        client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}));
+    }
+    // Every cancellation was heard before this.
     let ping = client.request("ping", &json!({}));
     assert_eq!(client.next()["id"], ping);
+    // Sooner than they would give up by themselves.
+    until(LONG / 3, "none that waits", || !is_waited_for());
+    // There is room for others.
+    let others = searches(&mut client, SEARCHES);
     drop(held);
-    client.good("search", &json!({"query": "Redis"}));
+    let mut answered: Vec<u64> = Vec::new();
+    for _ in &others {
+        let answer = client.next();
+        assert_eq!(answer["result"]["isError"], false, "{answer}");
+        answered.push(answer["id"].as_u64().unwrap());
+    }
+    answered.sort_unstable();
+    assert_eq!(answered, others);
+    assert_eq!(client.close(), Some(0));
+}
+
+#[test]
+fn a_client_that_ends_its_input_without_a_line_end_still_has_its_answers() {
+    let (_wiki, mut client) = small();
+    let search: Value = serde_json::from_str(SEARCH).unwrap();
+    let call = json!({"jsonrpc": "2.0", "id": "last", "method": "tools/call", "params": search});
+    client.send_part(call.to_string().as_bytes());
+    client.end();
+    let answer = client.next();
+    assert_eq!(
+        (&answer["id"], &answer["result"]["isError"]),
+        (&json!("last"), &json!(false))
+    );
     assert_eq!(client.close(), Some(0));
 }
 
@@ -362,7 +531,9 @@ fn stdin_that_ends_ends_it_before_the_handshake_and_in_the_middle_of_a_word() {
     let wiki = Wiki::small();
     assert_eq!(Client::silent(&wiki).close(), Some(0));
     let mut client = Client::start(&wiki);
-    client.send_line(r#"{"jsonrpc":"2.0","id":9,"meth"#);
+    client.send_part(br#"{"jsonrpc":"2.0","id":9,"meth"#);
+    client.end();
+    assert_eq!(client.next()["error"]["code"], -32700);
     assert_eq!(client.close(), Some(0));
 }
 

@@ -66,9 +66,22 @@ impl Client {
     }
 
     pub(super) fn send_line(&mut self, line: &str) {
-        let stdin = self.stdin.as_mut().unwrap();
-        stdin.write_all(line.as_bytes()).unwrap();
-        stdin.write_all(b"\n").unwrap();
+        self.send_bytes(line.as_bytes());
+    }
+
+    pub(super) fn send_bytes(&mut self, line: &[u8]) {
+        self.send_part(line);
+        self.send_part(b"\n");
+    }
+
+    /// Sends a line or a part of one, without its end.
+    pub(super) fn send_part(&mut self, part: &[u8]) {
+        self.stdin.as_mut().unwrap().write_all(part).unwrap();
+    }
+
+    /// Closes the server's stdin.
+    pub(super) fn end(&mut self) {
+        drop(self.stdin.take());
     }
 
     /// Returns the next message. Every line on stdout is one, and nothing else is there.
@@ -124,7 +137,7 @@ impl Client {
 
     /// Closes the server's stdin and returns its exit code.
     pub(super) fn close(mut self) -> Option<i32> {
-        drop(self.stdin.take());
+        self.end();
         self.server.wait().unwrap().code()
     }
 

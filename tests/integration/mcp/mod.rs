@@ -54,6 +54,7 @@ fn the_tools_are_listed_with_schemas_and_as_reading_only() {
         );
         assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
         assert_eq!(tool["inputSchema"]["additionalProperties"], false, "{tool}");
+        assert!(tool["inputSchema"]["properties"].is_object(), "{tool}");
         let given = &tool["outputSchema"]["properties"]["freshness"];
         assert!(given.is_object(), "{tool}");
         assert!(tool["description"].as_str().unwrap().len() > 100);
@@ -201,6 +202,16 @@ fn an_edit_that_is_not_indexed_shows_as_stale_and_is_read_as_it_is() {
     assert_eq!(page["indexed"], "older");
     let links = client.good("backlinks", &json!({"page": "b"}));
     assert_eq!(links["freshness"]["stale"], 1, "{links}");
+    // Of these only the page itself has changed, and of the others it is gone.
+    let around = client.good("neighbors", &json!({"page": "a", "direction": "out"}));
+    assert_eq!(
+        paths(&around["neighbors"], "path"),
+        ["wiki-output/b.md", "wiki-output/sub/c.md"]
+    );
+    assert_eq!(around["freshness"]["stale"], 2, "{around}");
+    let gone = client.good("backlinks", &json!({"page": "감마"}));
+    assert_eq!(gone["page"], "wiki-output/sub/c.md");
+    assert_eq!(gone["freshness"]["fresh"], false, "{gone}");
     let why = client.bad("read_page", &json!({"page": "감마"}));
     assert!(why.contains("not on disk any more"), "{why}");
     let status = client.good("status", &json!({}));
@@ -383,4 +394,27 @@ fn while_the_provider_is_away_it_answers_by_words_and_says_so() {
         (&both["channels"], &both["lack"]),
         (&json!(["words", "meaning"]), &Value::Null)
     );
+}
+
+#[test]
+fn while_the_outbox_is_away_a_page_that_changed_is_told_all_the_same() {
+    let mut wiki = Wiki::small();
+    wiki.drain();
+    // Nobody listens on the port of a listener that is gone.
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", gone.local_addr().unwrap());
+    drop(gone);
+    wiki.env.insert("WIKI_SYNC_OUTBOX_URL".into(), url);
+    let mut client = Client::start(&wiki);
+    let is_fresh = |client: &mut Client| {
+        let page = client.good("read_page", &json!({"page": "b"}));
+        let freshness = &page["freshness"];
+        assert_eq!(freshness["behind"], Value::Null, "{page}");
+        let note = freshness["note"].as_str().unwrap();
+        assert!(note.contains("wait to be indexed is not known"), "{note}");
+        freshness["fresh"].clone()
+    };
+    assert_eq!(is_fresh(&mut client), Value::Null);
+    wiki.write("wiki-output/b.md", "# Beta\n\nedited\n");
+    assert_eq!(is_fresh(&mut client), false);
 }
