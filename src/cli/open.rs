@@ -227,7 +227,11 @@ impl Workspace {
     /// # Errors
     /// `Waiting` when there is none yet; as the outbox's own.
     pub(crate) fn outbox_to_read(&self) -> Result<Box<dyn Outbox>, Failure> {
-        if self.config.outbox.url == outbox::EMBEDDED && !self.state.outbox().exists() {
+        self.state.check()?;
+        if self.config.outbox.url != outbox::EMBEDDED {
+            // Whose outbox it is stands in the state.
+            self.receipts_to_read()?;
+        } else if !self.state.outbox().exists() {
             let why = "there is no outbox here yet";
             return Err(Failure::new(FailureKind::Waiting, why).hint("run `wiki-sync drain`"));
         }

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::breaks;
 use super::shell::{self, Tab, Trouble, count, grouped, page_url, time};
 use super::{App, Shared};
 use crate::model::{Failure, StoreName, Timestamp};
@@ -142,11 +143,7 @@ fn content(letters: &Letters, asked: &Asked, csrf: &str) -> Markup {
             div.acts {
                 span.what { (count(letters.all as u64, "letter")) }
                 (form(csrf, "retry", None, "Retry all", true))
-                details.sure {
-                    summary { "Drop all …" }
-                    p { "They are forgotten for good." }
-                    (form(csrf, "drop", None, "Yes, drop all", false))
-                }
+                (sure("Drop all …", "They are forgotten for good.", &form(csrf, "drop", None, "Yes, drop all", false)))
             }
             ol.letters {
                 @for letter in &letters.shown { li { (one(letter, letters, csrf)) } }
@@ -157,6 +154,11 @@ fn content(letters: &Letters, asked: &Asked, csrf: &str) -> Markup {
             }
         }
     }
+}
+
+/// Asks once more, without a script.
+fn sure(says: &str, what: &str, form: &Markup) -> Markup {
+    html! { details.sure { summary { (says) } p { (what) } (form) } }
 }
 
 fn form(csrf: &str, what: &str, id: Option<i64>, says: &str, is_main: bool) -> Markup {
@@ -196,16 +198,16 @@ fn one(letter: &DeadLetter, letters: &Letters, csrf: &str) -> Markup {
             details open[whole.is_some()] {
                 summary { "The job as it came, " (grouped(letter.size)) " bytes" }
                 @match whole {
-                    Some((_, line, is_cut)) => { pre lang="" { (line) @if *is_cut { " …" } } },
+                    Some((_, line, is_cut)) => { pre lang="" { (breaks::text(line)) @if *is_cut { " …" } } },
                     None => {
-                        pre lang="" { (letter.head) @if !letter.is_whole() { " …" } }
+                        pre lang="" { (breaks::text(&letter.head)) @if !letter.is_whole() { " …" } }
                         @if !letter.is_whole() { a href={ "/dead?whole=" (letter.id) "#letter-" (letter.id) } { "Show it whole" } }
                     },
                 }
             }
             div.acts {
                 @if letter.path.is_some() { (form(csrf, "retry", Some(letter.id), "Retry", true)) }
-                (form(csrf, "drop", Some(letter.id), "Drop", false))
+                (sure("Drop …", "It is forgotten for good.", &form(csrf, "drop", Some(letter.id), "Yes, drop it", false)))
             }
         }
     }
@@ -249,5 +251,7 @@ mod tests {
         );
         assert!(html.contains("/dead?whole=7"), "{html}");
         assert_eq!(html.matches("value=\"secret\"").count(), 4);
+        // Neither drop is a single click.
+        assert_eq!(html.matches("<details class=\"sure\">").count(), 2);
     }
 }

@@ -184,6 +184,7 @@ fn drawing(app: &App, asked: &Asked) -> Result<Option<Drawing>, Failure> {
         }));
     }
     let plan = app.desk.plan(&*app.source)?;
+    app.desk.refine(&plan);
     let layout = plan.drawn();
     let mut drawing = drawn(&plan.map, &layout.places, pages_dir, None);
     if !layout.is_done {

@@ -2,13 +2,17 @@
 //!
 //! A layout depends on the graph alone, so that a wiki looks the same each time. A large one takes seconds: what is drawn
 //! first is a start by folders, and a thread refines it while it is looked at. What came of it is kept in `.wiki-sync/layout`.
+//!
+//! Where links change meanwhile, the layout goes on from where it was, with what came put beside what it is linked with: a
+//! wiki that is written all day finds its shape as soon as one that rests, and does not jump.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::f64::consts::PI;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 
@@ -25,6 +29,10 @@ pub(super) const MOST: usize = 20_000;
 const LAYOUT_VERSION: &str = "1";
 /// Steps between two pictures of a layout that is being refined.
 const STEPS: usize = 4;
+/// All of the way to a layout.
+const WHOLE: usize = 1000;
+/// Where a layout goes on at the latest when links have changed: cool enough that nothing jumps, warm enough to take them up.
+const LAST: usize = 700;
 
 /// Where a node is.
 pub(super) type Place = [f32; 2];
@@ -35,6 +43,8 @@ pub(super) struct Plan {
     pub(super) key: String,
     pub(super) map: Map,
     drawn: Mutex<Drawn>,
+    /// Whether a thread refines it.
+    is_refined: AtomicBool,
 }
 
 /// A layout, finished or not.
@@ -42,6 +52,8 @@ pub(super) struct Plan {
 pub(super) struct Drawn {
     pub(super) places: Arc<Vec<Place>>,
     pub(super) is_done: bool,
+    /// How much of the way is done, in thousandths.
+    come: usize,
 }
 
 impl Plan {
@@ -72,7 +84,7 @@ impl Desk {
         }
     }
 
-    /// Returns the graph as it is now, with the layout as far as it has come. Where there is none yet, its making begins.
+    /// Returns the graph as it is now, with the layout as far as it has come. [`Self::refine`] makes it go on.
     ///
     /// # Errors
     /// When the graph cannot be read.
@@ -91,29 +103,34 @@ impl Desk {
         }
         let pages_dir = source.wiki().pages_dir();
         let key = key(&map);
-        let known = last.as_ref().filter(|(_, plan)| plan.key == key);
-        let drawn = known.map(|(_, plan)| plan.drawn());
-        let drawn = drawn.filter(|drawn| drawn.is_done);
-        let drawn = drawn.or_else(|| self.kept(&key, map.spots.len()));
-        let drawn = drawn.unwrap_or_else(|| Drawn {
-            places: Arc::new(start(&map, pages_dir)),
-            is_done: map.links.is_empty() && map.spots.len() < 2,
-        });
-        let is_done = drawn.is_done;
+        let drawn = match &*last {
+            // Titles or tags changed, no links.
+            Some((_, before)) if before.key == key => before.drawn(),
+            before => self.kept(&key, map.spots.len()).unwrap_or_else(|| {
+                let before = before.as_ref().map(|(_, before)| &**before);
+                begun(&map, pages_dir, before)
+            }),
+        };
         let plan = Arc::new(Plan {
             key,
             map,
             drawn: Mutex::new(drawn),
+            is_refined: AtomicBool::new(false),
         });
-        if !is_done {
-            let (plan, file) = (Arc::downgrade(&plan), self.file.clone());
-            // Without a thread the start is all there is.
-            let _ = thread::Builder::new()
-                .name("layout".into())
-                .spawn(move || refine(&plan, &file));
-        }
         *last = Some((version, Arc::clone(&plan)));
         Ok(plan)
+    }
+
+    /// Sees to it that a plan's layout is refined to the end.
+    pub(super) fn refine(&self, plan: &Arc<Plan>) {
+        if plan.drawn().is_done || plan.is_refined.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (plan, file) = (Arc::downgrade(plan), self.file.clone());
+        // Without a thread the start is all there is.
+        let _ = thread::Builder::new()
+            .name("layout".into())
+            .spawn(move || refine(&plan, &file));
     }
 
     /// Returns the last plan, if it is this one.
@@ -135,7 +152,52 @@ impl Desk {
         (is_whole && is_sound).then(|| Drawn {
             places: Arc::new(places.to_vec()),
             is_done: true,
+            come: WHOLE,
         })
+    }
+}
+
+/// Returns how a layout begins: where it was before, what is new beside what it is linked with; else by folders.
+#[allow(clippy::cast_precision_loss)] // an angle
+fn begun(map: &Map, pages_dir: &str, before: Option<&Plan>) -> Drawn {
+    let mut places = start(map, pages_dir);
+    let is_done = map.links.is_empty() && map.spots.len() < 2;
+    let Some(before) = before else {
+        return Drawn {
+            places: Arc::new(places),
+            is_done,
+            come: 0,
+        };
+    };
+    let drawn = before.drawn();
+    let spots = before.map.spots.iter().zip(drawn.places.iter());
+    let known: HashMap<_, _> = spots
+        .map(|(spot, place)| ((spot.is_missing, spot.id.as_str()), *place))
+        .collect();
+    let was = map.spots.iter();
+    let was: Vec<_> = was
+        .map(|spot| known.get(&(spot.is_missing, spot.id.as_str())).copied())
+        .collect();
+    for (place, was) in places.iter_mut().zip(&was) {
+        *place = was.unwrap_or(*place);
+    }
+    for &(from, to) in &map.links {
+        let (from, to) = (from as usize, to as usize);
+        for (new, old) in [(from, to), (to, from)] {
+            if let (None, Some([x, y])) = (was[new], was[old]) {
+                // Never two in one place.
+                let (sin, cos) = (new as f32).sin_cos();
+                places[new] = [x + 20.0 * cos, y + 20.0 * sin];
+            }
+        }
+    }
+    let new = was.iter().filter(|was| was.is_none()).count();
+    // A graph that is mostly new is a new one.
+    let is_new = new * 2 > was.len();
+    Drawn {
+        places: Arc::new(places),
+        is_done,
+        come: if is_new { 0 } else { drawn.come.min(LAST) },
     }
 }
 
@@ -144,9 +206,9 @@ fn refine(plan: &Weak<Plan>, file: &std::path::Path) {
     let Some(first) = plan.upgrade() else { return };
     let places = first.drawn().places;
     let (key, steps) = (first.key.clone(), steps(places.len()));
-    let mut simulation = simulation(&places, &first.map.links, steps);
+    let mut done = steps * first.drawn().come / WHOLE;
+    let mut simulation = simulation(&places, &first.map.links, steps, done);
     drop(first);
-    let mut done = 0;
     while done < steps {
         simulation.tick(STEPS);
         done += STEPS;
@@ -158,11 +220,17 @@ fn refine(plan: &Weak<Plan>, file: &std::path::Path) {
             plan.draw(Drawn {
                 places,
                 is_done: true,
+                come: WHOLE,
             });
             return;
         }
         let is_done = done >= steps;
-        plan.draw(Drawn { places, is_done });
+        let come = done.min(steps) * WHOLE / steps;
+        plan.draw(Drawn {
+            places,
+            is_done,
+            come,
+        });
     }
     let Some(plan) = plan.upgrade() else { return };
     let mut bytes = key.into_bytes();
@@ -185,7 +253,7 @@ fn refine(plan: &Weak<Plan>, file: &std::path::Path) {
 pub(super) fn at_once(map: &Map, pages_dir: &str) -> Vec<Place> {
     const STEPS: usize = 150;
     let places = start(map, pages_dir);
-    let mut simulation = simulation(&places, &map.links, STEPS);
+    let mut simulation = simulation(&places, &map.links, STEPS, 0);
     simulation.tick(STEPS);
     places_of(&simulation)
 }
@@ -195,14 +263,17 @@ fn steps(spots: usize) -> usize {
     (1_000_000 / spots.max(1)).clamp(32, 240)
 }
 
-fn simulation(places: &[Place], links: &[(u32, u32)], steps: usize) -> Simulation {
+/// Returns the forces between nodes, as after so many of the steps.
+fn simulation(places: &[Place], links: &[(u32, u32)], steps: usize, done: usize) -> Simulation {
     /// At which a layout counts as cold.
     const COLD: f64 = 0.001;
     #[allow(clippy::cast_precision_loss)] // some hundreds
-    let decay = 1.0 - COLD.powf(1.0 / steps as f64);
+    let (steps, done) = (steps as f64, done as f64);
+    let decay = 1.0 - COLD.powf(1.0 / steps);
     let spots = places.iter().map(|place| place.map(f64::from));
     let links = links.iter().map(|&(from, to)| (from as usize, to as usize));
     SimulationBuilder::new()
+        .with_alpha(COLD.powf(done / steps))
         .with_alpha_min(COLD)
         .with_alpha_decay(decay)
         .build(spots)
@@ -322,6 +393,44 @@ mod tests {
         }
     }
 
+    fn plan(map: Map, drawn: Drawn) -> Plan {
+        Plan {
+            key: key(&map),
+            drawn: Mutex::new(drawn),
+            is_refined: AtomicBool::new(false),
+            map,
+        }
+    }
+
+    #[test]
+    fn a_layout_goes_on_where_links_keep_changing_and_comes_to_its_end() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut before = plan(map(200), begun(&map(200), "w", None));
+        for pages in 201..260 {
+            // As far as a thread comes between two edits.
+            let drawn = before.drawn();
+            let steps = steps(drawn.places.len());
+            let done = steps * drawn.come / WHOLE;
+            let mut simulation = simulation(&drawn.places, &before.map.links, steps, done);
+            simulation.tick(STEPS);
+            before.draw(Drawn {
+                places: Arc::new(places_of(&simulation)),
+                is_done: false,
+                come: (done + STEPS) * WHOLE / steps,
+            });
+            let drawn = before.drawn();
+            let map = map(pages);
+            let next = begun(&map, "w", Some(&before));
+            assert_eq!(next.places[..200], drawn.places[..200], "nothing jumps");
+            assert_eq!(next.come, drawn.come.min(LAST));
+            before = plan(map, next);
+        }
+        assert_eq!(before.drawn().come, LAST, "it came on");
+        let last = Arc::new(before);
+        refine(&Arc::downgrade(&last), &folder.path().join("layout"));
+        assert!(last.drawn().is_done);
+    }
+
     #[test]
     fn a_layout_that_was_kept_serves_its_own_graph_alone() {
         let root = tempfile::tempdir().expect("a folder");
@@ -334,7 +443,9 @@ mod tests {
             drawn: Mutex::new(Drawn {
                 places: Arc::new(start(&map, "w")),
                 is_done: false,
+                come: 0,
             }),
+            is_refined: AtomicBool::new(false),
             map,
         });
         refine(&Arc::downgrade(&plan), &desk.file);

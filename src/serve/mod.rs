@@ -3,11 +3,13 @@
 //! | file | what |
 //! |---|---|
 //! | `gate.rs` | who may ask: token, cookie, `Host`, `Origin`; what an answer lets a browser do |
+//! | `wire.rs` | the connections: how many, and for how long |
+//! | `words.rs` | what is said where there is nothing to show |
 //! | `source.rs` | what is asked of the wiki, opened by `cli` |
 //! | `pulse.rs` | the one look at the state that all who watch it share |
 //! | `shell.rs` | what every page has around it |
 //! | `overview.rs`, `search.rs`, `page.rs`, `graph.rs`, `dead.rs` | one page each |
-//! | `render.rs`, `raw.rs` | Markdown → HTML that does no harm |
+//! | `render.rs`, `raw.rs`, `breaks.rs` | Markdown → HTML that does no harm |
 //! | `layout.rs` | where the graph's nodes are drawn |
 //! | `assets/` | styles and scripts, embedded as they are |
 //!
@@ -15,6 +17,7 @@
 //! is the number of questions at a time; whatever waits for a disk or a lock does so on a thread of its own.
 
 mod assets;
+mod breaks;
 mod dead;
 mod gate;
 mod graph;
@@ -27,6 +30,8 @@ mod render;
 mod search;
 mod shell;
 mod source;
+mod wire;
+mod words;
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -36,12 +41,13 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+pub use self::render::plain;
 pub use self::source::{Answer, Source};
 
 use self::gate::Gate;
@@ -130,7 +136,7 @@ pub fn serve(
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         tokio::select! {
-            ended = async { axum::serve(listener, router(app)).await } => ended,
+            ended = wire::serve(listener, router(app)) => ended,
             () = wished(stop) => Ok(()),
         }
     });
@@ -168,6 +174,7 @@ fn router(app: Shared) -> Router {
         .route("/search/hits", get(search::hits))
         .route("/page", get(page::show))
         .route("/file", get(page::file))
+        .route("/raw", get(page::raw))
         .route("/graph", get(graph::show))
         .route("/graph/data", get(graph::data))
         .route("/graph/positions", get(graph::positions))
@@ -175,7 +182,9 @@ fn router(app: Shared) -> Router {
         .route("/dead/act", post(dead::act))
         .route("/assets/{name}", get(assets::asset))
         .fallback(async || not_found())
+        .layer(from_fn(gate::whole))
         .layer(DefaultBodyLimit::max(FORM))
+        .layer(from_fn(words::ours))
         .layer(from_fn_with_state(gate, gate::guard))
         .with_state(app)
 }

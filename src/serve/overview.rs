@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -16,7 +17,7 @@ use tokio_stream::wrappers::WatchStream;
 use super::Shared;
 use super::pulse::{Memory, Shown};
 use super::shell::{self, Tab, count, grouped, time};
-use crate::model::{Failure, StoreName, Timestamp};
+use crate::model::{Failure, FailureKind, StoreName, Timestamp};
 use crate::query::status::{StatusReport, StoreStatus};
 
 /// How long a page waits for a younger look than the last one.
@@ -27,34 +28,49 @@ const MOST: usize = 8;
 /// Shows the overview as it was seen last; a stream brings what comes after.
 pub(super) async fn show(State(app): State<Shared>) -> Html<String> {
     let mut shown = app.pulse.watch();
-    let is_young = |shown: &Shown| shown.at.elapsed() < Duration::from_secs(1);
+    let is_young = |shown: &Shown| shown.looked.at.elapsed() < Duration::from_secs(1);
     let seen = shown.borrow_and_update().clone();
     if !seen.as_deref().is_some_and(is_young) {
         let _ = timeout(FOR_A_LOOK, shown.changed()).await;
     }
     let seen = shown.borrow().clone();
-    let state = if let Some(shown) = seen {
-        PreEscaped(shown.html.clone())
+    let state = if let Some(shown) = &seen {
+        PreEscaped(shown.html.to_string())
     } else {
         html! { p.looking { "Looking at the wiki …" } }
     };
+    let looked = seen.map_or(0, |shown| shown.looked.time.0);
     let content = html! {
         h1.unseen { "Overview" }
         div.state data-stream="/events" { (state) }
+        p.looked hidden[looked == 0] { "Last look at all pages: " (time(looked)) span hidden { " · wiki-sync does not answer" } }
         noscript { p.hint { "Without scripts this page stays as it is: load it again to see what moved." } }
     };
     shell::page(Tab::Overview, "Overview", &content)
 }
 
-/// Streams the state: what is shown now, then each change.
+/// Streams the state: what is shown now, then each change, and when it was looked at.
 pub(super) async fn events(State(app): State<Shared>) -> Response {
-    let Ok(place) = std::sync::Arc::clone(&app.streams).try_acquire_owned() else {
+    let Ok(place) = Arc::clone(&app.streams).try_acquire_owned() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "too many streams").into_response();
     };
     let shown = WatchStream::new(app.pulse.watch());
+    let mut last: Option<Arc<str>> = None;
     let events = shown.filter_map(move |shown| {
         let _ = &place;
-        shown.map(|shown| Ok::<_, Infallible>(Event::default().data(&shown.html)))
+        let shown = shown?;
+        let looked = shown.looked.time.0.to_string();
+        // A state that stays the same is not sent again.
+        let is_same = last
+            .as_ref()
+            .is_some_and(|last| Arc::ptr_eq(last, &shown.html));
+        let event = if is_same {
+            Event::default().event("looked").data(looked)
+        } else {
+            last = Some(Arc::clone(&shown.html));
+            Event::default().id(looked).data(&*shown.html)
+        };
+        Some(Ok::<_, Infallible>(event))
     });
     Sse::new(events)
         .keep_alive(KeepAlive::default())
@@ -74,10 +90,14 @@ pub(super) fn owed(report: &StatusReport) -> u64 {
 
 /// Shows that nothing could be looked at.
 pub(super) fn away(failure: &Failure) -> Markup {
+    let (tone, title) = match failure.kind {
+        FailureKind::Waiting => ("busy", "There is no state yet"),
+        _ => ("bad", "The state cannot be read"),
+    };
     html! {
-        section.headline.bad {
+        section class={ "headline " (tone) } role="status" {
             (dot()) div {
-                h2 { "The state cannot be read" }
+                h2 { (title) }
                 p { (failure.reason) }
                 @if let Some(hint) = &failure.hint { p.hint { (hint) } }
             }
@@ -112,7 +132,15 @@ fn headline(report: &StatusReport) -> Markup {
     let owed = owed(report);
     let down = report.stores.values().any(|store| store.state == "down");
     let is_watched = report.watch.running && !report.watch.deaf;
-    let (tone, title, text) = if report.fresh {
+    let wrong = report.watch.trouble(Timestamp::now());
+    let (tone, title, text) = if let Some(wrong) = wrong.filter(|_| report.fresh) {
+        let text = format!(
+            "All {} were in their places at the last look. But {}.",
+            count(report.pages, "page"),
+            wrong.what
+        );
+        ("busy", "In sync, and not watched", text)
+    } else if report.fresh {
         let text = format!("{}, and nothing is owed.", count(report.pages, "page"));
         ("good", "Everything is in sync", text)
     } else if down {
@@ -151,12 +179,16 @@ fn waiting_letters(dead: u64) -> String {
 
 fn store_card(name: StoreName, store: &StoreStatus, pages: u64) -> Markup {
     let behind = store.behind.unwrap_or(0);
-    let whole = pages.max(store.pages).max(1);
-    // What a dead letter is about is not behind, and not there either.
-    let held = pages.saturating_sub(behind).min(store.pages);
+    // What a dead letter is about is not behind, and not there either, as it is.
+    let dead = match store.state {
+        "down" => 0,
+        _ => store.dead.min(pages),
+    };
+    let held = pages.saturating_sub(behind + dead).min(store.pages);
     let (tone, says) = match (store.state, store.behind) {
         ("down", _) => ("bad", "away".to_owned()),
         (_, None) => ("busy", "cannot be asked".into()),
+        (_, Some(0)) if dead > 0 => ("bad", format!("{} not taken", grouped(dead))),
         (_, Some(0)) if held < pages => {
             ("good", format!("in sync but for {}", grouped(pages - held)))
         }
@@ -171,7 +203,7 @@ fn store_card(name: StoreName, store: &StoreStatus, pages: u64) -> Markup {
     let label = format!("{title}: {says}, {held} of {pages} pages");
     html! {
         article class={ "card store " (tone) } {
-            (ring(held, if pages == 0 { 0 } else { whole }, &label, icon))
+            (ring([held, dead], pages, &label, icon))
             h3 { (title) }
             p.state-word { (says) }
             p.numbers { b { (grouped(held)) } " of " (count(pages, "page")) }
@@ -189,17 +221,30 @@ const GRAPH: &str = r#"<path d="M7 7 17 9M7 7l3 10M17 9l-7 8"/><circle cx="7" cy
 const VECTORS: &str = r#"<path d="M5 19V5M5 19h14M5 19 16 8M16 8h-4M16 8v4"/><circle cx="9" cy="9" r="1"/><circle cx="17" cy="15" r="1"/>"#;
 const GIT: &str = r#"<path d="M8 6v12M8 12c6 0 8-1 8-4"/><circle cx="8" cy="5" r="2.4"/><circle cx="8" cy="19" r="2.4"/><circle cx="16" cy="7" r="2.4"/>"#;
 
-/// Draws how much of a whole there is.
-fn ring(part: u64, whole: u64, label: &str, icon: &'static str) -> Markup {
+/// Draws how much of a whole there is, and how much of it a person must see to.
+fn ring([part, dead]: [u64; 2], whole: u64, label: &str, icon: &'static str) -> Markup {
+    /// What is missing shows, however little it is.
+    const LEAST: u64 = 15;
     // In thousandths, so that equal states are equal texts.
-    let share = (part * 1000).checked_div(whole).unwrap_or(0);
-    // What is missing shows, however little it is.
-    let share = if part < whole { share.min(985) } else { share };
+    let thousandths = |number: u64| (number * 1000).checked_div(whole).unwrap_or(0);
+    let dead = match dead {
+        0 => 0,
+        dead => thousandths(dead).max(LEAST),
+    };
+    let most = if part < whole {
+        1000 - LEAST - dead
+    } else {
+        1000
+    };
+    let share = thousandths(part).min(most);
     html! {
         svg.ring viewBox="0 0 120 120" role="img" aria-label=(label) {
             circle.track cx="60" cy="60" r="50" {}
             @if share > 0 {
                 circle.held cx="60" cy="60" r="50" pathLength="1000" stroke-dasharray={ (share) " 1000" } transform="rotate(-90 60 60)" {}
+            }
+            @if dead > 0 {
+                circle.dead cx="60" cy="60" r="50" pathLength="1000" stroke-dasharray={ (dead) " 1000" } stroke-dashoffset={ "-" (1000 - dead) } transform="rotate(-90 60 60)" {}
             }
             g.icon transform="translate(36 36) scale(2)" { (PreEscaped(icon)) }
         }
@@ -361,11 +406,16 @@ fn lamp() -> Markup {
 /// Shows what a person should know and do.
 fn needs(report: &StatusReport) -> Markup {
     let letters = &report.dead_letters;
+    // Of a page that is dead its letter tells.
+    let skipped = report.skipped.iter();
+    let skipped: Vec<_> = skipped
+        .filter(|it| !report.rejected.contains(&it.path))
+        .collect();
     let nothing = report.trouble.is_empty()
         && report.holds.is_empty()
         && letters.is_empty()
         && report.outbox.notes.is_empty()
-        && report.skipped.is_empty();
+        && skipped.is_empty();
     if nothing {
         return html! {};
     }
@@ -395,11 +445,11 @@ fn needs(report: &StatusReport) -> Markup {
                 @for note in report.outbox.notes.iter().take(MOST) {
                     li.busy { b { "outbox" } span { (note) } }
                 }
-                @for skipped in report.skipped.iter().take(MOST) {
+                @for skipped in skipped.iter().take(MOST) {
                     li.busy { b { "skipped" } span { span.path lang="" { (skipped.path) } ": " (skipped.reason) } }
                 }
-                @if report.skipped.len() > MOST {
-                    li { b {} span { "… and " (grouped((report.skipped.len() - MOST) as u64)) " more" } }
+                @if skipped.len() > MOST {
+                    li { b {} span { "… and " (grouped((skipped.len() - MOST) as u64)) " more are skipped" } }
                 }
             }
         }
@@ -409,12 +459,14 @@ fn needs(report: &StatusReport) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::report::Skipped;
 
     fn report() -> StatusReport {
         let store = |behind| StoreStatus {
             state: "up",
             pages: 10,
             behind: Some(behind),
+            dead: 0,
             oldest: None,
         };
         StatusReport {
@@ -449,6 +501,36 @@ mod tests {
         );
         assert!(html.contains(r#"aria-label="3 waiting""#), "{html}");
         assert!(html.contains("Catching up"), "{html}");
+    }
+
+    #[test]
+    fn where_a_person_is_needed_no_ring_is_whole() {
+        let mut report = report();
+        report.fresh = false;
+        report.outbox.dead = 1;
+        report.skipped = vec![Skipped {
+            path: "w/bad.md".into(),
+            reason: "is not UTF-8".into(),
+        }];
+        report.rejected = ["w/bad.md".to_owned()].into();
+        for store in report.stores.values_mut() {
+            store.dead = 1;
+        }
+        let html = state(&report, &Memory::default()).into_string();
+        assert!(html.contains("A person is needed"), "{html}");
+        assert!(html.contains("1 not taken, 9 of 10 pages"), "{html}");
+        assert_eq!(html.matches("circle class=\"dead\"").count(), 3, "{html}");
+        assert!(!html.contains("1000 1000"), "{html}");
+        assert!(!html.contains(">skipped<"), "said by its letter: {html}");
+    }
+
+    #[test]
+    fn a_watch_that_was_killed_is_told_above_all() {
+        let mut report = report();
+        report.watch.gone = true;
+        let html = state(&report, &Memory::default()).into_string();
+        assert!(!html.contains("Everything is in sync"), "{html}");
+        assert!(html.contains("In sync, and not watched"), "{html}");
     }
 
     #[test]

@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{IntoResponse as _, Response};
 use maud::{Markup, PreEscaped, html};
 use rusqlite::Connection;
 use serde::Deserialize;
 
-use super::render::{Lead, Rendered, Wanted, render};
+use super::breaks;
+use super::render::{Lead, MOST_PIECES, Rendered, Wanted, render};
 use super::shell::{self, Tab, Trouble, count, encoded, grouped, page_url, time};
 use super::{App, Shared, not_found};
 use crate::model::markdown::{Document, LinkKind, Readable};
 use crate::model::{ContentSha, Failure, PagePath, StoreName};
 use crate::query::graph::{self, Row, leads};
-use crate::state::Receipts;
 use crate::stores::git::{self, Became, History, history};
 use crate::stores::graph::{By, Leads};
 use crate::wiki::Reading;
@@ -33,6 +33,8 @@ const COMMITS: usize = 20;
 /// Most characters of what a commit says that are shown.
 const SUBJECT: usize = 200;
 const FOR_COMMITS: Duration = Duration::from_millis(400);
+/// Bytes of a page that is sent as it is.
+const RAW: u64 = 256 << 20;
 /// Bytes of a file that is shown.
 const FILE: u64 = 32 << 20;
 
@@ -52,7 +54,7 @@ struct Known {
     is_long: Option<usize>,
     document: Document,
     /// Whether a store holds this text.
-    holds: Vec<(StoreName, bool)>,
+    holds: Result<Vec<(StoreName, bool)>, Failure>,
     backlinks: Result<(Vec<Row>, bool), Failure>,
     history: Option<Result<History, Failure>>,
 }
@@ -63,13 +65,16 @@ pub(super) async fn show(State(app): State<Shared>, Query(named): Query<Named>) 
         return no_such(&named.path);
     };
     let told = path.clone();
-    let known = app.ask(&app.questions, move |app| know(app, &path)).await;
+    let known = app
+        .ask(&app.questions, move |app| Ok(know(app, &path)))
+        .await;
     match known {
-        Ok(Some(known)) => {
+        Ok(Told::Known(known)) => {
             let title = known.title.clone();
             shell::page(Tab::None, &title, &whole(&known)).into_response()
         }
-        Ok(None) => no_such(told.as_str()),
+        Ok(Told::Absent) => no_such(told.as_str()),
+        Ok(Told::Bad(failure)) => bad(&told, &failure),
         Err(failure) => Trouble(failure).into_response(),
     }
 }
@@ -80,6 +85,21 @@ fn page_named(app: &App, name: &str) -> Option<PagePath> {
     app.source.wiki().is_page(path.as_str()).then_some(path)
 }
 
+/// Says that no page can be made of what is there, and where more of it stands.
+fn bad(path: &PagePath, failure: &Failure) -> Response {
+    let content = html! {
+        section.notice role="status" {
+            h1 { "Not readable" }
+            p.path lang="" { (path) }
+            p { (failure.reason) }
+            @if let Some(hint) = &failure.hint { p.hint { (hint) } }
+            p.hint { "What became of it stands among the " a href="/dead" { "dead letters" } ". " (raw_link(path.as_str())) }
+        }
+    };
+    let page = shell::page(Tab::None, "Not readable", &content);
+    (StatusCode::UNPROCESSABLE_ENTITY, page).into_response()
+}
+
 fn no_such(name: &str) -> Response {
     let shown: String = name.chars().take(200).collect();
     let text = format!("{shown:?} is no page of this wiki.");
@@ -87,23 +107,36 @@ fn no_such(name: &str) -> Response {
     (StatusCode::NOT_FOUND, page).into_response()
 }
 
-fn know(app: &App, path: &PagePath) -> Result<Option<Known>, Failure> {
+/// What became of a page that is asked for.
+enum Told {
+    Known(Box<Known>),
+    Absent,
+    /// It is there, and no page can be made of it.
+    Bad(Failure),
+}
+
+fn know(app: &App, path: &PagePath) -> Told {
     let source = &*app.source;
     let (mut text, sha) = match source.wiki().read(path) {
         Reading::Page { text, sha, .. } => (text, sha),
-        Reading::Absent => return Ok(None),
+        Reading::Absent => return Told::Absent,
         Reading::Bad { failure, .. } => {
-            return Err(failure.hint("what became of it stands among the dead letters"));
+            return Told::Bad(failure);
         }
     };
     let length = text.len();
     let is_long = (length > SHOWN).then_some(length);
     text.truncate(text.floor_char_boundary(SHOWN));
     let document = Document::parse(path, &text);
-    let db = source.graph()?;
-    let lead = |wanted: &BTreeSet<Wanted>| where_to(app, &db, path, wanted);
+    // A page is there to be read, whatever became of the state.
+    let db = source.graph();
+    let lead = |wanted: &BTreeSet<Wanted>| match &db {
+        Ok(db) => where_to(app, db, path, wanted),
+        Err(_) => HashMap::new(),
+    };
     let rendered = render(&Readable::of(&text), &document.title, lead);
-    let backlinks = graph::links_to(&db, path.as_str(), BACKLINKS + 1).map(|mut rows| {
+    let links = db.and_then(|db| graph::links_to(&db, path.as_str(), BACKLINKS + 1));
+    let backlinks = links.map(|mut rows| {
         let is_cut = rows.len() > BACKLINKS;
         rows.truncate(BACKLINKS);
         (rows, is_cut)
@@ -120,13 +153,13 @@ fn know(app: &App, path: &PagePath) -> Result<Option<Known>, Failure> {
     let history = source
         .has_history()
         .then(|| history(source.wiki().root(), &wanted, &is_it));
-    Ok(Some(Known {
+    Told::Known(Box::new(Known {
         title: document.title.clone(),
         tags: document.tags.iter().take(40).cloned().collect(),
         path: path.clone(),
         rendered,
         is_long,
-        holds: holds(app, path, sha)?,
+        holds: holds(app, path, sha),
         backlinks,
         history,
         document,
@@ -135,7 +168,7 @@ fn know(app: &App, path: &PagePath) -> Result<Option<Known>, Failure> {
 
 /// Says of each store whether it holds this text, by its receipt.
 fn holds(app: &App, path: &PagePath, sha: ContentSha) -> Result<Vec<(StoreName, bool)>, Failure> {
-    let receipts = Receipts::open(&app.source.state().database())?;
+    let receipts = app.source.receipts()?;
     let stores = StoreName::ALL.into_iter();
     stores
         .filter(|store| *store != StoreName::Git || app.source.has_history())
@@ -227,6 +260,24 @@ fn picture_kind(name: &str) -> Option<&'static str> {
     })
 }
 
+/// Sends a page as it is on disk, to be saved: what a browser would make of it nobody knows.
+pub(super) async fn raw(State(app): State<Shared>, Query(named): Query<Named>) -> Response {
+    let Some(path) = page_named(&app, &named.path) else {
+        return no_such(&named.path);
+    };
+    let (_, name) = path.as_str().rsplit_once('/').unwrap_or_default();
+    let save = format!("attachment; filename*=UTF-8''{}", encoded(name));
+    let read = move |app: &App| Ok(app.source.wiki().read_file(&path, RAW));
+    match app.ask(&app.questions, read).await {
+        Ok(Ok(Some(bytes))) => {
+            let kind = "text/markdown; charset=utf-8".to_owned();
+            ([(CONTENT_TYPE, kind), (CONTENT_DISPOSITION, save)], bytes).into_response()
+        }
+        Ok(Ok(None) | Err(_)) => no_such(&named.path),
+        Err(failure) => Trouble(failure).into_response(),
+    }
+}
+
 /// Sends a picture of the wiki.
 pub(super) async fn file(State(app): State<Shared>, Query(named): Query<Named>) -> Response {
     let (Some(kind), Ok(path)) = (picture_kind(&named.path), PagePath::parse(&named.path)) else {
@@ -253,10 +304,9 @@ fn whole(known: &Known) -> Markup {
                 p.path lang="" { (path) }
                 h1 lang="" { (known.title) }
                 p.chips {
-                    @for (store, holds) in &known.holds {
-                        span class={ "chip " (if *holds { "good" } else { "busy" }) } {
-                            (store.as_str()) (if *holds { " holds this" } else { " not yet" })
-                        }
+                    @match &known.holds {
+                        Ok(holds) => @for (store, holds) in holds { (chip(*store, *holds)) },
+                        Err(failure) => span.chip.busy { (failure.reason) @if let Some(hint) = &failure.hint { ": " (hint) } },
                     }
                     @for tag in &known.tags {
                         a.tag lang="" href={ "/search?q=" (encoded(tag)) "&tag=" (encoded(tag)) } { "#" (tag) }
@@ -267,9 +317,9 @@ fn whole(known: &Known) -> Markup {
                 div.prose lang="" {
                     (PreEscaped(&known.rendered.html))
                     @if let Some(length) = known.is_long {
-                        p.remark.busy { "The page has " (grouped(length as u64 >> 10)) " KiB; its first " (SHOWN >> 10) " are shown." }
+                        p.remark.busy { "The page has " (grouped((length as u64).div_ceil(1 << 10))) " KiB; of its first " (SHOWN >> 10) " is shown what a browser can bear. " (raw_link(path)) }
                     } @else if known.rendered.is_cut {
-                        p.remark.busy { "The end of this page is not shown: it is too long." }
+                        p.remark.busy { "The end of this page is not shown: it has more than " (grouped(MOST_PIECES as u64)) " paragraphs, cells and marks, too many for a browser. " (raw_link(path)) }
                     }
                 }
                 aside {
@@ -285,6 +335,22 @@ fn whole(known: &Known) -> Markup {
             }
         }
     }
+}
+
+fn raw_link(path: &str) -> Markup {
+    html! { a href={ "/raw?path=" (encoded(path)) } download { "Save it whole" } }
+}
+
+fn chip(store: StoreName, holds: bool) -> Markup {
+    let says = match (store, holds) {
+        (StoreName::Graph, true) => "the graph holds this",
+        (StoreName::Vectors, true) => "the vectors hold this",
+        (StoreName::Git, true) => "git holds this",
+        (StoreName::Graph, false) => "the graph does not have this yet",
+        (StoreName::Vectors, false) => "the vectors do not have this yet",
+        (StoreName::Git, false) => "git does not have this yet",
+    };
+    html! { span class={ "chip " (if holds { "good" } else { "busy" }) } { (says) } }
 }
 
 fn outline(outline: &[(u8, String, String)]) -> Markup {
@@ -330,11 +396,9 @@ fn backlinks(links: &Result<(Vec<Row>, bool), Failure>) -> Markup {
 
 fn sections(known: &Known) -> Markup {
     let all = &known.document.sections;
-    let vectors = known
-        .holds
-        .iter()
-        .find(|(store, _)| *store == StoreName::Vectors);
-    let is_indexed = vectors.is_some_and(|(_, holds)| *holds);
+    let holds = known.holds.iter().flatten();
+    let mut vectors = holds.filter(|(store, _)| *store == StoreName::Vectors);
+    let is_indexed = vectors.any(|(_, holds)| *holds);
     html! {
         details.fold {
             summary { "Sections " span.number { (all.len()) } }
@@ -351,7 +415,7 @@ fn sections(known: &Known) -> Markup {
                                 span.what { "line " (section.line) ", " (count(section.text.chars().count() as u64, "character")) }
                             }
                             @if section.trail.len() > 1 { p.trail { (section.trail.join(" › ")) } }
-                            pre { (section.text) }
+                            pre { (breaks::text(&section.text)) }
                         }
                     }
                 }

@@ -14,12 +14,13 @@ use super::source::Source;
 use crate::hooks::status::HooksStatus;
 use crate::model::{Failure, Timestamp};
 use crate::outbox::{Counts, Outbox};
-use crate::query::status::{StatusReport, status};
+use crate::query::status::{StatusReport, status, watch_status};
 
 /// How often the queue is counted while somebody looks. That costs the same whatever waits.
 const GLANCE: Duration = Duration::from_millis(500);
-/// How long a look at all pages is good for where nothing moves.
-const GOOD_FOR: Duration = Duration::from_secs(5);
+/// How long a look at all pages is good for where nothing moves: a file that was saved makes no sign that a watch which was
+/// killed could miss.
+const GOOD_FOR: Duration = Duration::from_secs(1);
 /// How many times longer than a look at all pages took, the next one is put off: a drain that runs beside loses little.
 const REST: u32 = 9;
 /// How often the hooks are looked at: that starts programs.
@@ -33,9 +34,27 @@ const POINTS: usize = 120;
 #[derive(Debug)]
 pub(super) struct Shown {
     /// The overview's changing part.
-    pub(super) html: String,
-    /// When it was looked at.
+    pub(super) html: Arc<str>,
+    /// When all pages were last looked at.
+    pub(super) looked: Looked,
+}
+
+/// A point in time, by both clocks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Looked {
+    /// For how long ago it is.
     pub(super) at: Instant,
+    /// For people.
+    pub(super) time: Timestamp,
+}
+
+impl Looked {
+    fn now() -> Self {
+        Self {
+            at: Instant::now(),
+            time: Timestamp::now(),
+        }
+    }
 }
 
 /// What is remembered between two looks.
@@ -89,8 +108,8 @@ struct Looker {
     tell: watch::Sender<Option<Arc<Shown>>>,
     memory: Memory,
     outbox: Option<Box<dyn Outbox>>,
-    /// The last whole look.
-    last: Option<Result<StatusReport, Failure>>,
+    /// The last whole look, and when it began.
+    last: Option<(Looked, Result<StatusReport, Failure>)>,
 }
 
 impl Looker {
@@ -136,6 +155,11 @@ impl Looker {
 
     /// Counts the queue; `None` where it cannot be asked.
     fn glance(&mut self) -> Option<Counts> {
+        // One that is open would be asked on where its file was taken away.
+        if !self.source.state().exists() {
+            self.outbox = None;
+            return None;
+        }
         let mut outbox = match self.outbox.take() {
             Some(outbox) => outbox,
             None => self.source.outbox().ok()?,
@@ -147,20 +171,28 @@ impl Looker {
 
     /// Looks at everything, opened for this look alone.
     fn look(&mut self) {
+        let looked = Looked::now();
         let report = self
             .source
             .parts()
             .and_then(|mut parts| status(&mut parts, Timestamp::now()));
         // An outbox that was replaced meanwhile would be asked for ever.
         self.outbox = None;
-        self.last = Some(report);
+        self.last = Some((looked, report));
     }
 
     fn tell(&mut self, counts: Option<Counts>) {
-        let html = match &mut self.last {
-            None => return,
-            Some(Err(failure)) => overview::away(failure).into_string(),
-            Some(Ok(report)) => {
+        let Some((looked, last)) = &mut self.last else {
+            return;
+        };
+        let html = match last {
+            Err(failure) => overview::away(failure).into_string(),
+            Ok(report) => {
+                let now = Timestamp::now();
+                // Costs a look at two files, and a watch that was killed makes no other sign.
+                if let Ok(watch) = watch_status(self.source.state(), now) {
+                    report.watch = watch;
+                }
                 if let Some(counts) = counts {
                     report.outbox.waiting = counts.waiting;
                     report.outbox.delayed = counts.delayed;
@@ -176,11 +208,13 @@ impl Looker {
                 overview::state(report, &self.memory).into_string()
             }
         };
-        let at = Instant::now();
+        let looked = *looked;
         self.tell.send_if_modified(|shown| {
-            let is_new = shown.as_ref().is_none_or(|shown| shown.html != html);
-            // Whoever waits for a younger look is told of it too.
-            *shown = Some(Arc::new(Shown { html, at }));
+            let last = shown.as_deref();
+            let same = last.filter(|last| *last.html == *html);
+            let is_new = same.is_none_or(|last| last.looked.at != looked.at);
+            let html = same.map_or_else(|| html.into(), |last| Arc::clone(&last.html));
+            *shown = Some(Arc::new(Shown { html, looked }));
             is_new
         });
     }

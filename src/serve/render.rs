@@ -4,14 +4,16 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use ammonia::{Builder, UrlRelative};
-use pulldown_cmark::{CowStr, Event, HeadingLevel, Parser, Tag, TagEnd, html};
+use pulldown_cmark::{CowStr, Event, HeadingLevel, OffsetIter, Parser, Tag, TagEnd, html};
 
+use super::breaks;
 use super::raw::Raw;
 use super::shell::{encoded, page_url};
 use crate::model::markdown::{LinkKind, Readable, WIKILINK, options, target_of};
 
-/// Events of the parser that are shown; a page has about one for each word.
-const MOST_EVENTS: usize = 200_000;
+/// Pieces of a page that are shown: paragraphs, headings, cells, links, marks, and spans of text between them. Chromium lays
+/// out this many in half a second; a long page of prose has some thousands.
+pub(super) const MOST_PIECES: usize = 40_000;
 /// Targets of one page that are looked up.
 pub(super) const MOST_TARGETS: usize = 2_000;
 /// Headings that stand in the outline.
@@ -51,9 +53,7 @@ pub(super) fn render(
     title: &str,
     lead: impl FnOnce(&BTreeSet<Wanted>) -> HashMap<Wanted, Lead>,
 ) -> Rendered {
-    let mut parser = Parser::new_ext(&ready.text, options());
-    let events: Vec<Event<'_>> = parser.by_ref().take(MOST_EVENTS).collect();
-    let is_cut = events.len() == MOST_EVENTS && parser.next().is_some();
+    let (events, is_cut) = bounded(Reader::of(&ready.text));
     let headings = Headings::of(&events);
     let writer = Writer {
         ready,
@@ -70,10 +70,79 @@ pub(super) fn render(
         unsafe_html = unsafe_html.replace(&style, &format!(" align=\"{side}\""));
     }
     Rendered {
-        html: clean(&unsafe_html),
+        html: breaks::html(&clean(&unsafe_html)),
         outline,
         is_cut,
     }
+}
+
+/// Returns what a reader of a piece of Markdown reads, in one line.
+#[must_use]
+pub fn plain(text: &str) -> String {
+    // A line of dashes at its beginning is no metadata: those are of a page.
+    let ready = Readable::of(&format!("\n{text}"));
+    let mut plain = String::with_capacity(ready.text.len());
+    for event in Reader::of(&ready.text) {
+        match event {
+            Event::Text(text)
+            | Event::Code(text)
+            | Event::InlineMath(text)
+            | Event::DisplayMath(text) => plain.push_str(&text),
+            Event::InlineHtml(_) | Event::Html(_) | Event::TaskListMarker(_) => {}
+            Event::Start(tag) if is_inline(tag.to_end()) => {}
+            Event::End(tag) if is_inline(tag) => {}
+            _ => plain.push(' '),
+        }
+    }
+    plain.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn is_inline(tag: TagEnd) -> bool {
+    use TagEnd::{Emphasis, Image, Link, Strikethrough, Strong};
+    matches!(tag, Emphasis | Strong | Strikethrough | Link | Image)
+}
+
+/// The parser's events, but that one tilde strikes nothing out: in `~5 s … ~6 s` it means "about".
+struct Reader<'t> {
+    text: &'t str,
+    events: OffsetIter<'t>,
+}
+
+impl<'t> Reader<'t> {
+    fn of(text: &'t str) -> Self {
+        let events = Parser::new_ext(text, options()).into_offset_iter();
+        Self { text, events }
+    }
+}
+
+impl<'t> Iterator for Reader<'t> {
+    type Item = Event<'t>;
+
+    fn next(&mut self) -> Option<Event<'t>> {
+        let (event, range) = self.events.next()?;
+        let strikes = matches!(
+            event,
+            Event::Start(Tag::Strikethrough) | Event::End(TagEnd::Strikethrough)
+        );
+        if strikes && !self.text[range].starts_with("~~") {
+            return Some(Event::Text("~".into()));
+        }
+        Some(event)
+    }
+}
+
+/// Takes as many events as are shown, and says whether there are more. What is open at the end is closed by the sanitiser.
+fn bounded(mut events: Reader<'_>) -> (Vec<Event<'_>>, bool) {
+    let mut taken = Vec::new();
+    let mut pieces = 0;
+    while pieces < MOST_PIECES {
+        let Some(event) = events.next() else {
+            return (taken, false);
+        };
+        pieces += usize::from(!matches!(event, Event::End(_)));
+        taken.push(event);
+    }
+    (taken, events.any(|event| !matches!(event, Event::End(_))))
 }
 
 /// Returns the targets to be looked up, as many as we look up.

@@ -1,5 +1,7 @@
 //! Search: hybrid, as one types.
 
+use std::fmt::Write as _;
+
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse as _, Response};
@@ -7,15 +9,17 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::Shared;
-use super::shell::{self, Tab, count, page_url};
+use super::shell::{self, Tab, count, encoded, page_url};
 use super::source::Answer;
 use crate::model::{Failure, FailureKind};
 use crate::query::graph::some_tags;
 use crate::query::search::Hit;
 use crate::stores::vectors::Only;
 
-/// Pages that are shown.
+/// Pages that are shown at first, and how many more each time.
 const HITS: usize = 20;
+/// Pages that are shown at most.
+const MOST: usize = 200;
 /// Most characters of a query, and of each filter.
 const LONGEST: usize = 1000;
 /// Tags that are offered.
@@ -34,6 +38,9 @@ pub(super) struct Asked {
     repo: String,
     #[serde(default)]
     lang: String,
+    /// How many pages to show.
+    #[serde(default)]
+    n: usize,
 }
 
 impl Asked {
@@ -61,6 +68,29 @@ impl Asked {
             repo: given(&self.repo),
             lang: given(&self.lang),
         }
+    }
+
+    /// How many pages are shown.
+    fn shown(&self) -> usize {
+        self.n.clamp(HITS, MOST)
+    }
+
+    /// The address that shows more.
+    fn more(&self) -> String {
+        let mut url = String::from("/search?");
+        for (name, value) in [
+            ("q", &self.q),
+            ("path", &self.path),
+            ("tag", &self.tag),
+            ("repo", &self.repo),
+            ("lang", &self.lang),
+        ] {
+            if !value.is_empty() {
+                write!(url, "{name}={}&", encoded(value)).expect("writing to a string cannot fail");
+            }
+        }
+        let n = self.shown() + HITS;
+        format!("{url}n={n}#hit-{}", self.shown() + 1)
     }
 
     fn is_filtered(&self) -> bool {
@@ -121,11 +151,13 @@ pub(super) async fn hits(State(app): State<Shared>, Query(asked): Query<Asked>) 
 
 async fn find(app: &Shared, asked: &Asked) -> Result<Answer, Failure> {
     let (query, only) = (asked.q.trim().to_owned(), asked.only());
+    // One more than is shown tells whether there are more.
+    let limit = asked.shown() + 1;
     if query.is_empty() {
         return Ok(Answer::default());
     }
     app.ask(&app.searches, move |app| {
-        app.source.search(&query, HITS, &only)
+        app.source.search(&query, limit, &only)
     })
     .await
 }
@@ -144,16 +176,22 @@ fn answer(asked: &Asked, found: &Result<Answer, Failure>) -> Markup {
     }
     let by = answer.hits.first().map(|hit| hit.channels.join(" and "));
     let words = words(&asked.q);
+    let shown = answer.hits.len().min(asked.shown());
+    let has_more = answer.hits.len() > shown;
     html! {
         p.remark {
             @match by {
-                Some(by) => { (count(answer.hits.len() as u64, "page")) ", by " (by) @if answer.hits.len() == HITS { " — the best ones" } },
+                Some(by) => { @if has_more { "The best " } (count(shown as u64, "page")) ", by " (by) },
                 None => "Nothing found.",
             }
         }
         @if let Some(why) = &answer.by_words_alone { p.remark.busy { "Searched by words alone: " (why) } }
         ol {
-            @for hit in &answer.hits { li { (one(hit, &words)) } }
+            @for (at, hit) in answer.hits[..shown].iter().enumerate() { li id={ "hit-" (at + 1) } { (one(hit, &words)) } }
+        }
+        @if has_more {
+            @if shown < MOST { p.further { a.button href=(asked.more()) { "Show more" } } }
+            @else { p.remark { "There are more: other words, or a filter, narrow it down." } }
         }
     }
 }

@@ -7,11 +7,12 @@ use crate::hooks::status::HooksStatus;
 use crate::model::Failure;
 use crate::outbox::Outbox;
 use crate::query::search::Hit;
-use crate::state::StateDir;
+use crate::state::{Receipts, StateDir};
 use crate::stores::vectors::Only;
 use crate::wiki::Wiki;
 
-/// Opens the parts of one wiki, each for one question and no longer.
+/// Opens the parts of one wiki to be read, each for one question and no longer. Nothing is created, where nothing is: not even
+/// where the state was taken away meanwhile.
 pub trait Source: Send + Sync + 'static {
     /// Returns the pages.
     fn wiki(&self) -> &Wiki;
@@ -25,7 +26,7 @@ pub trait Source: Send + Sync + 'static {
     /// Opens everything that `status` works on.
     ///
     /// # Errors
-    /// As those of the parts; so for every method here.
+    /// `Waiting` where no drain has been; as those of the parts. So for every method here.
     fn parts(&self) -> Result<Parts, Failure>;
 
     /// Opens the outbox.
@@ -40,7 +41,13 @@ pub trait Source: Send + Sync + 'static {
     /// As [`Source::parts`].
     fn graph(&self) -> Result<Connection, Failure>;
 
-    /// Looks for pages. Waits its turn with the embedded vectors for some seconds at most, and has it no longer than it takes.
+    /// Opens the receipts.
+    ///
+    /// # Errors
+    /// As [`Source::parts`].
+    fn receipts(&self) -> Result<Receipts, Failure>;
+
+    /// Looks for pages; what was found is plain text. Waits its turn with the embedded vectors for some seconds at most, and has it no longer than it takes.
     ///
     /// # Errors
     /// `Busy` where the turn does not come in time; as [`Source::parts`].

@@ -191,6 +191,7 @@ const ROUTES: &[&str] = &[
     "/search/hits?q=x",
     "/page?path=wiki-output/a.md",
     "/file?path=wiki-output/i.png",
+    "/raw?path=wiki-output/a.md",
     "/graph",
     "/graph/data",
     "/graph/positions?key=x",
@@ -278,8 +279,8 @@ fn a_page_its_links_its_sections_and_its_history_are_shown() {
         "<img src=\"/file?path=wiki-output/i.png\"",
         "rel=\"noopener noreferrer nofollow\"",
         "href=\"/page?path=wiki-output/a.md\" title=\"wiki-output/a.md\">Alpha</a>",
-        "graph holds this",
-        "vectors holds this",
+        "the graph holds this",
+        "the vectors hold this",
         "git holds this",
         "wiki: sync 3 pages",
         "As the vector store holds them",
@@ -290,7 +291,7 @@ fn a_page_its_links_its_sections_and_its_history_are_shown() {
     assert_eq!(picture.header("content-type"), Some("image/png"));
     wiki.write("wiki-output/b.md", "# Beta\n\nother\n");
     let page = served.get("/page?path=wiki-output/b.md").body;
-    assert!(page.contains("vectors not yet"), "{page}");
+    assert!(page.contains("the vectors do not have this yet"), "{page}");
     assert!(page.contains("will hold them"), "{page}");
 }
 
@@ -398,7 +399,10 @@ fn a_dead_letter_is_put_back_and_dropped_by_a_form_of_ours_alone() {
     assert_eq!(served.post("/dead/act", Some(&own), &nothing).status, 400);
     let large = format!("csrf={csrf}&what=drop&id=1&x={}", "x".repeat(100_000));
     assert_eq!(served.post("/dead/act", Some(&own), &large).status, 413);
-    assert_eq!(served.get("/dead/act").status, 405);
+    let wrong = served.get("/dead/act");
+    assert_eq!(wrong.status, 405);
+    assert_eq!(wrong.header("allow"), Some("POST"));
+    assert!(wrong.body.contains("class=\"bar\""), "{wrong:?}");
 }
 
 #[test]
@@ -520,12 +524,285 @@ fn a_hostile_page_is_shown_bounded_and_without_its_scripts() {
     }
     // What is no page at all is told as what it is.
     wiki.write("wiki-output/bad.md", b"\xff");
-    assert_eq!(served.get("/page?path=wiki-output/bad.md").status, 422);
+    let bad = served.get("/page?path=wiki-output/bad.md");
+    assert_eq!(bad.status, 422);
+    assert!(bad.body.contains("href=\"/dead\""), "{}", bad.body);
+    // What is cut can be had whole.
+    let long = served.get("/page?path=wiki-output/long.md").body;
+    assert!(long.contains("href=\"/raw?path=wiki-output/long.md\""));
+    let raw = served.get("/raw?path=wiki-output/long.md");
+    assert_eq!(raw.body.len(), evil.len() + (15 << 20));
+    let how = raw.header("content-disposition").unwrap();
+    assert!(how.starts_with("attachment;"), "{how}");
+    assert_eq!(served.get("/raw?path=secret.md").status, 404);
+}
+
+#[test]
+fn a_refused_request_is_told_in_our_words() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    let served = Served::entered(&wiki);
+    let own = served.own_origin();
+    let no_form = format!(
+        "{}Origin: {own}\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n",
+        served.head("POST", "/dead/act")
+    );
+    for (answer, status) in [
+        (served.get("/nothing"), 404),
+        (served.get("/page"), 400),
+        (served.get("/file?path=x"), 404),
+        (served.get("/dead?after=x"), 400),
+        (served.get("/dead/act"), 405),
+        (served.post("/graph", Some(&own), ""), 405),
+        (served.post("/dead/act", Some(&own), "x=1"), 422),
+        (served.raw_with(&no_form, "x"), 415),
+    ] {
+        assert_eq!(answer.status, status, "{answer:?}");
+        assert!(answer.body.contains("class=\"bar\""), "{answer:?}");
+        assert!(answer.body.contains("class=\"notice\""), "{answer:?}");
+    }
+}
+
+#[test]
+fn two_hosts_or_two_origins_are_refused_whatever_their_order() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    let served = Served::entered(&wiki);
+    let Served { port, cookie, .. } = &served;
+    let own = format!("127.0.0.1:{port}");
+    for (line, headers) in [
+        (
+            "GET / HTTP/1.1",
+            format!("Host: {own}\r\nHost: evil.example\r\n"),
+        ),
+        (
+            "GET / HTTP/1.1",
+            format!("Host: evil.example\r\nHost: {own}\r\n"),
+        ),
+        ("GET / HTTP/1.1", format!("Host: {own}\r\nHost: {own}\r\n")),
+        ("GET / HTTP/1.1", String::new()),
+        ("GET / HTTP/1.0", String::new()),
+        (
+            "GET http://evil.example/ HTTP/1.1",
+            format!("Host: {own}\r\n"),
+        ),
+        (
+            "GET / HTTP/1.1",
+            format!("Host: {own}\r\nOrigin: http://{own}\r\nOrigin: http://evil.example\r\n"),
+        ),
+        (
+            "GET / HTTP/1.1",
+            format!("Host: {own}\r\nOrigin: http://evil.example\r\nOrigin: http://{own}\r\n"),
+        ),
+        (
+            "GET / HTTP/1.1",
+            format!("Host: {own}\r\nSec-Fetch-Site: same-origin\r\nSec-Fetch-Site: cross-site\r\n"),
+        ),
+    ] {
+        let answer = served.raw(&format!("{line}\r\n{headers}Cookie: {cookie}\r\n"));
+        assert!(
+            matches!(answer.status, 400 | 403 | 421),
+            "{line} {headers}: {answer:?}"
+        );
+    }
+    let good = format!("GET http://{own}/ HTTP/1.1\r\nHost: {own}\r\nCookie: {cookie}\r\n");
+    assert_eq!(served.raw(&good).status, 200);
+}
+
+#[test]
+fn a_connection_that_says_nothing_or_half_of_it_is_closed_and_others_are_served() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    let served = Served::entered(&wiki);
+    let form = format!(
+        "{}Origin: {}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 50\r\n\r\ncsrf=",
+        served.head("POST", "/dead/act"),
+        served.own_origin()
+    );
+    let mut idle = served.connect();
+    let mut half = served.connect();
+    half.write_all(b"GET / HTTP/1.1\r\nHost: 127").unwrap();
+    let mut open = served.connect();
+    open.write_all(form.as_bytes()).unwrap();
+    // More than there are places for.
+    let crowd: Vec<_> = (0..300).map(|_| served.connect()).collect();
+    assert_eq!(served.get("/").status, 200, "once the silent ones are gone");
+    let mut said = Vec::new();
+    for stream in [&mut idle, &mut half] {
+        stream.read_to_end(&mut said).unwrap();
+    }
+    assert!(!String::from_utf8_lossy(&said).contains("200 OK"));
+    let mut line = String::new();
+    BufReader::new(open).read_line(&mut line).unwrap();
+    assert!(line.contains("408"), "{line}");
+    drop(crowd);
+    // What a browser with many windows has.
+    let mut streams: Vec<_> = (0..20).map(|_| served.stream()).collect();
+    for stream in &mut streams {
+        hear(stream, "in sync");
+    }
+    assert_eq!(served.get("/").status, 200);
+}
+
+#[test]
+fn a_state_that_was_taken_away_is_told_as_such_and_nothing_is_made() {
+    let wiki = Wiki::small();
+    let state = wiki.root().join(".wiki-sync");
+    let served = Served::entered(&wiki);
+    let none = |path: &str| {
+        let answer = served.get(path);
+        assert!(!state.exists(), "{path} made one");
+        assert!(
+            answer.body.contains("wiki-sync drain"),
+            "{path}: {answer:?}"
+        );
+        for good in ["Everything is in sync", "No dead letters"] {
+            assert!(!answer.body.contains(good), "{path}: {answer:?}");
+        }
+    };
+    let pages = [
+        "/",
+        "/search?q=outbox",
+        "/graph?page=wiki-output/a.md",
+        "/dead",
+        "/page?path=wiki-output/a.md",
+    ];
+    let mut stream = served.stream();
+    hear(&mut stream, "There is no state yet");
+    for path in pages {
+        none(path);
+    }
+    wiki.drain();
+    hear(&mut stream, "Everything is in sync");
+    assert_eq!(
+        served
+            .get("/search/hits?q=outbox")
+            .body
+            .matches("class=\"hit\"")
+            .count(),
+        1
+    );
+    std::fs::remove_dir_all(&state).unwrap();
+    hear(&mut stream, "There is no state yet");
+    for path in pages {
+        none(path);
+    }
+    // Its text is there to be read.
+    let page = served.get("/page?path=wiki-output/a.md").body;
+    assert!(page.contains("<h1 lang=\"\">Alpha</h1>"), "{page}");
+    assert_eq!(served.get("/graph/data").status, 503);
+    let act = served.post(
+        "/dead/act",
+        Some(&served.own_origin()),
+        "csrf=0&what=drop&all=yes",
+    );
+    assert_eq!(act.status, 403);
+    assert!(!state.exists());
+    wiki.drain();
+    hear(&mut stream, "Everything is in sync");
+    wiki.assert_in_sync();
+}
+
+#[test]
+fn an_edit_that_nobody_announced_is_seen_while_somebody_looks() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    let served = Served::entered(&wiki);
+    let mut stream = served.stream();
+    hear(&mut stream, "Everything is in sync");
+    // Each look is told, also where nothing moved.
+    hear(&mut stream, "event: looked");
+    wiki.write("wiki-output/a.md", "# Alpha\n\nedited, and no watch runs\n");
+    hear(&mut stream, "Catching up");
+    let page = served.get("/").body;
+    assert!(
+        page.contains("Last look at all pages: <time data-at="),
+        "{page}"
+    );
+}
+
+#[test]
+fn after_a_watch_was_killed_nothing_is_said_to_be_well() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    let mut watch = wiki
+        .binary()
+        .args(["watch", "--quiet"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    until(LONG, "a watch", || {
+        wiki.json(0, &["status"])["watch"]["running"] == true
+    });
+    let served = Served::entered(&wiki);
+    let mut stream = served.stream();
+    hear(&mut stream, "Everything is in sync");
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    hear(&mut stream, "In sync, and not watched");
+    wiki.write("wiki-output/a.md", "# Alpha\n\nedited\n");
+    hear(&mut stream, "Catching up");
+}
+
+#[test]
+fn search_goes_on_beyond_the_first_pages_and_shows_no_markup() {
+    let wiki = Wiki::small();
+    for at in 0..45 {
+        wiki.write(
+            &format!("wiki-output/many/{at}.md"),
+            format!("# Many {at}\n\nthe **common** `word` [[a|there]]\n"),
+        );
+    }
+    wiki.drain();
+    let served = Served::entered(&wiki);
+    let hits = |path: &str| {
+        let body = served.get(path).body;
+        (body.matches("class=\"hit\"").count(), body)
+    };
+    let (first, body) = hits("/search?q=common");
+    assert_eq!(first, 20, "{body}");
+    assert!(
+        body.contains("href=\"/search?q=common&amp;n=40#hit-21\""),
+        "{body}"
+    );
+    assert!(!body.contains("**") && !body.contains("[["), "{body}");
+    assert!(
+        body.contains("the <mark>common</mark> word there"),
+        "{body}"
+    );
+    assert_eq!(hits("/search?q=common&n=40").0, 40);
+    let (all, body) = hits("/search?q=common&n=60");
+    assert_eq!(all, 45);
+    assert!(!body.contains("Show more"), "{body}");
+}
+
+#[test]
+fn a_link_to_a_folder_is_told_and_a_dead_page_once() {
+    let wiki = Wiki::small();
+    wiki.write("wiki-output/bad.md", b"\xff");
+    std::fs::create_dir(wiki.root().join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("../elsewhere", wiki.root().join("wiki-output/symdir")).unwrap();
+    wiki.json(3, &["drain"]);
+    let status = wiki.json(0, &["status"]);
+    let skipped = status["skipped"].as_array().unwrap();
+    assert_eq!(skipped.len(), 2, "{status}");
+    assert_eq!(skipped[1]["path"], "wiki-output/symdir");
+    assert_eq!(status["stores"]["graph"]["dead"], 1);
+    let served = Served::entered(&wiki);
+    let mut stream = served.stream();
+    hear(&mut stream, "A person is needed");
+    let page = served.get("/").body;
+    assert!(page.contains("wiki-output/symdir"), "{page}");
+    assert_eq!(page.matches("is not UTF-8").count(), 1, "{page}");
+    assert_eq!(page.matches("class=\"dead\"").count(), 3, "{page}");
 }
 
 #[test]
 fn the_state_streams_to_twenty_who_watch_it_while_a_drain_goes_on() {
     let wiki = Wiki::small();
+    wiki.drain();
+    wiki.write("wiki-output/b.md", "# Beta\n\nother\n");
     let served = Served::entered(&wiki);
     let mut streams: Vec<_> = (0..20).map(|_| served.stream()).collect();
     for stream in &mut streams {

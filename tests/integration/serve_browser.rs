@@ -274,7 +274,7 @@ fn a_person_sees_finds_clicks_and_mends_while_a_drain_runs() {
 
     // In by the address that was printed; the token is gone from it.
     browser.go(&served.url);
-    browser.until("document.querySelectorAll('.store.good').length === 3");
+    browser.until("document.querySelectorAll('.store .ring .dead').length === 3");
     assert_eq!(browser.run("return location.href"), format!("{own}/"));
     browser.picture("overview");
     browser.dark(true);
@@ -387,6 +387,9 @@ fn mends(browser: &Browser, wiki: &Wiki) {
     browser.until("location.pathname === '/dead'");
     browser.picture("dead");
     wiki.write("wiki-output/bad.md", "# Mended\n");
+    browser.click(".letter details.sure summary");
+    browser.until("document.querySelector('.letter details.sure').open");
+    browser.picture("dead-sure");
     browser.click(".letter form button.main");
     browser.until("location.search === '?retried=1'");
     browser.until("document.querySelector('.empty')");
@@ -417,6 +420,10 @@ fn looks_on_a_phone(browser: &Browser, port: u16, own: &str) {
         );
         let wide = browser.run("return document.documentElement.scrollWidth > innerWidth + 1");
         assert_eq!(wide, false, "{name} stays within the window");
+        if path == "/graph" {
+            let field = browser.run("return document.querySelector('#graph-find').offsetWidth");
+            assert!(field.as_u64().unwrap() > 200, "{field}");
+        }
         browser.picture(name);
     }
     browser.assert_clean(port);

@@ -18,8 +18,8 @@ use crate::hooks::status::HooksStatus;
 use crate::model::Failure;
 use crate::outbox::Outbox;
 use crate::query::search::{Asked, SNIPPET, told};
-use crate::serve::{Answer, Source, serve};
-use crate::state::StateDir;
+use crate::serve::{Answer, Source, plain, serve};
+use crate::state::{Receipts, StateDir};
 use crate::stores::vectors::Only;
 use crate::wiki::Wiki;
 
@@ -88,15 +88,19 @@ impl Source for Workspace {
     }
 
     fn parts(&self) -> Result<Parts, Failure> {
-        Workspace::parts(self)
+        self.parts_to_read()
     }
 
     fn outbox(&self) -> Result<Box<dyn Outbox>, Failure> {
-        Workspace::outbox(self)
+        self.outbox_to_read()
     }
 
     fn graph(&self) -> Result<Connection, Failure> {
-        open::graph_db(self)
+        self.graph_to_read()
+    }
+
+    fn receipts(&self) -> Result<Receipts, Failure> {
+        self.receipts_to_read()
     }
 
     fn search(&self, query: &str, limit: usize, only: &Only) -> Result<Answer, Failure> {
@@ -106,7 +110,11 @@ impl Source for Workspace {
             only: only.clone(),
             turn: Some(TURN),
         };
-        let found = open::search(self, &asked)?;
+        self.receipts_to_read()?;
+        let mut found = open::search(self, &asked)?;
+        for hit in &mut found.hits {
+            hit.text = plain(&hit.text);
+        }
         let by_words_alone = found.no_meaning.as_ref().map(|why| why.reason.clone());
         Ok(Answer {
             by_words_alone,

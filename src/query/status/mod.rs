@@ -3,7 +3,7 @@
 mod reasons;
 mod watch;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ use crate::engine::alert::AlertStatus;
 use crate::engine::report::{Skipped, Trouble, trouble};
 use crate::engine::scan::Scan;
 use crate::hooks::status::HooksStatus;
-use crate::model::{Failure, FailureKind, StoreName, Timestamp};
+use crate::model::{Failure, FailureKind, PagePath, StoreName, Timestamp};
 use crate::outbox::{DeadLetter, Pending, Standing};
 use crate::stores::Store;
 
@@ -52,6 +52,9 @@ pub struct StatusReport {
     pub in_flight: Vec<LentJob>,
     /// Things that look like pages and are none.
     pub skipped: Vec<Skipped>,
+    /// Those of them whose dead letter says the same.
+    #[serde(skip)]
+    pub rejected: HashSet<String>,
     /// What a person should know and do: a foreign lock, an operation under way, a store that is away.
     pub trouble: Vec<Trouble>,
 }
@@ -106,6 +109,8 @@ pub struct StoreStatus {
     /// Pages that it does not hold as they are, or holds although they are gone; those whose dead letter rests are not
     /// counted. `None` where the store could not be asked.
     pub behind: Option<u64>,
+    /// Pages that it does not hold as they are, and of which a dead letter rests.
+    pub dead: u64,
     /// Milliseconds since the epoch when the oldest job of those pages was enqueued.
     pub oldest: Option<i64>,
 }
@@ -200,6 +205,19 @@ fn rejected(letter: &DeadLetter) -> Option<Skipped> {
     })
 }
 
+/// Says how many pages' dead letters rest for a store: those for which it owes nothing.
+fn resting(letters: &[DeadLetter], store: StoreName, owed: &HashSet<(StoreName, String)>) -> u64 {
+    let of_store = |letter: &&DeadLetter| {
+        let stores = &letter.death.stores;
+        stores.is_empty() || stores.contains(store)
+    };
+    let paths = letters.iter().filter(of_store);
+    let paths = paths.filter_map(|letter| letter.path.as_ref());
+    let paths: HashSet<_> = paths.map(PagePath::as_str).collect();
+    let rest = |path: &&&str| !owed.contains(&(store, (**path).to_owned()));
+    paths.iter().filter(rest).count() as u64
+}
+
 /// Looks where everything stands; changes nothing.
 ///
 /// # Errors
@@ -228,6 +246,10 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
         *since = job.since.0.min(*since);
     }
     let mut unannounced = 0;
+    let of_letters: HashSet<&str> = (letters.iter())
+        .filter_map(|letter| letter.path.as_ref().map(PagePath::as_str))
+        .collect();
+    let mut woken = HashSet::new();
     let mut lags: BTreeMap<StoreName, Lag> = BTreeMap::new();
     let findings = Scan {
         wiki: &parts.wiki,
@@ -242,6 +264,9 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
             unannounced += u64::from(since.is_none());
             for &store in owed {
                 lags.entry(store).or_default().add(since);
+                if of_letters.contains(job.path.as_str()) {
+                    woken.insert((store, job.path.to_string()));
+                }
             }
             Ok(())
         },
@@ -251,7 +276,9 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
     report.unannounced = unannounced;
     report.skipped = findings.skipped;
     // A page that no store can take is skipped as well, whatever its letter costs.
-    report.skipped.extend(letters.iter().filter_map(rejected));
+    let rejected: Vec<_> = letters.iter().filter_map(rejected).collect();
+    report.rejected = rejected.iter().map(|it| it.path.clone()).collect();
+    report.skipped.extend(rejected);
     report.skipped.sort();
     for store in &mut parts.stores {
         let name = store.name();
@@ -261,6 +288,7 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
             state: "up",
             pages: parts.receipts.count(name)?,
             behind: None,
+            dead: resting(&letters, name, &woken),
             oldest: None,
         };
         if unasked.is_none() {

@@ -31,9 +31,18 @@ if (live) {
       stream = null;
     } else if (!stream) {
       stream = new EventSource(live.dataset.stream);
+      const looked = find(".looked"), silent = find("span", looked);
+      const lookedAt = (at) => {
+        find("time", looked).dataset.at = at;
+        looked.hidden = false;
+        silent.hidden = true;
+        tellTimes();
+      };
+      stream.addEventListener("looked", (event) => lookedAt(event.data));
+      stream.onerror = () => { silent.hidden = false; };
       stream.onmessage = (event) => {
         live.innerHTML = event.data; // made by the server, which escapes
-        tellTimes();
+        lookedAt(event.lastEventId);
       };
     }
   };

@@ -23,6 +23,7 @@ function start(canvas) {
   let over = -1, picked = -1, found = null, group = -1;
   let frame = 0, settle = 0, isMoving = false, hasMoved = false;
 
+  const count = (number, what) => `${number} ${what}${number === 1 ? "" : "s"}`;
   const say = (text) => { if (said) said.textContent = text; };
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const palette = () => (dark.matches ? COLOURS.dark : COLOURS.light);
@@ -136,6 +137,14 @@ function start(canvas) {
     names(isDim);
   }
 
+  // A title as far as it has room; cut between characters as people count them.
+  function shortened(title, room) {
+    if (pen.measureText(title).width <= room) return title;
+    const parts = [...new Intl.Segmenter().segment(title.slice(0, 80))].map((part) => part.segment);
+    while (parts.length > 1 && pen.measureText(`${parts.join("")}…`).width > room) parts.pop();
+    return `${parts.join("")}…`;
+  }
+
   // The names of the most linked nodes, as long as none covers another.
   function names(isDim) {
     if (isMoving && graph.ids.length > 3000) return;
@@ -154,9 +163,11 @@ function start(canvas) {
       let px = x(node) + radius(node) + 4;
       if (px < 0 || py < 8 || px > width || py > height - 8) continue;
       const title = graph.titles[node];
-      const text = title.length > 32 ? `${title.slice(0, 31)}…` : title;
+      const text = shortened(title, Math.min(240, width * 0.7));
       const long = pen.measureText(text).width;
       if (px + long > width - 4) px = x(node) - radius(node) - 4 - long;
+      // A name that has room on neither side stays within the picture.
+      px = Math.max(4, Math.min(px, width - 4 - long));
       if (taken.some(([a, b, c]) => px < b + 6 && px + long > a - 6 && Math.abs(py - c) < 17)) continue;
       taken.push([px, px + long, py]);
       pen.lineWidth = 3.5; pen.strokeStyle = back; pen.lineJoin = "round";
@@ -212,7 +223,7 @@ function start(canvas) {
     if (node < 0) return;
     const title = document.createElement("b"), more = document.createElement("span");
     title.textContent = graph.titles[node];
-    const links = `${degree[node]} link${degree[node] === 1 ? "" : "s"}`;
+    const links = count(degree[node], "link");
     more.textContent = isMissing(node) ? `no page yet · ${links}` : `${graph.ids[node]} · ${links}`;
     tip.replaceChildren(title, more);
     tip.style.left = `${Math.min(px + 14, Math.max(0, width - tip.offsetWidth - 8))}px`;
@@ -333,8 +344,8 @@ function start(canvas) {
   }
 
   function tell() {
-    const left = graph.left_out ? `, ${graph.left_out} more are not drawn` : "";
-    say(`${graph.pages} pages, ${graph.links.length / 2} links${left}${graph.done ? "" : " · finding its shape …"}`);
+    const left = graph.left_out ? `, the other ${count(graph.left_out, "node")} left out` : "";
+    say(`${count(graph.pages, "page")}, ${count(graph.links.length / 2, "link")}${left}${graph.done ? "" : " · finding its shape …"}`);
   }
 
   // The server refines a large layout while it is looked at; the nodes glide to where they belong.
@@ -343,14 +354,15 @@ function start(canvas) {
       await new Promise((done) => setTimeout(done, 700));
       if (document.hidden) continue;
       const answer = await fetch(`/graph/positions?key=${graph.key}`);
-      if (answer.status === 410) { say("the graph has changed: load the page again"); return; }
+      // Its links have changed: the new one goes on from where this one was.
+      if (answer.status === 410) { await load(); return; }
       if (!answer.ok) return;
       const { done, places } = await answer.json();
       graph.done = done;
       await glide(places);
       tell();
     }
-    canvas.dataset.done = "";
+    if (graph.done) canvas.dataset.done = "";
   }
 
   function glide(to) {
@@ -370,7 +382,11 @@ function start(canvas) {
   async function load() {
     const answer = await fetch(canvas.dataset.graph);
     if (!answer.ok) { say(await answer.text()); if (small) canvas.closest("figure").hidden = true; return; }
+    const kept = picked < 0 ? null : graph.ids[picked];
     graph = await answer.json();
+    // Of another graph the nodes have other numbers.
+    over = -1; group = -1; found = null;
+    picked = kept === null ? -1 : graph.ids.indexOf(kept);
     degree = new Uint32Array(graph.ids.length);
     near = graph.ids.map(() => new Set());
     for (let at = 0; at < graph.links.length; at += 2) {
@@ -379,11 +395,12 @@ function start(canvas) {
       near[from].add(to); near[to].add(from);
     }
     graph.byDegree = [...graph.ids.keys()].sort((one, other) => degree[other] - degree[one] || one - other);
-    if (graph.focus !== null && !small) picked = graph.focus;
+    if (graph.focus !== null && !small && picked < 0) picked = graph.focus;
     if (small && graph.ids.length < 2) { canvas.closest("figure").hidden = true; return; }
     size();
     tellKey();
     tell();
+    if (box?.value) box.dispatchEvent(new Event("input"));
     canvas.dataset.drawn = Math.round(performance.now());
     follow();
   }

@@ -156,6 +156,61 @@ fn plain_html_and_all_that_markdown_has_is_shown() {
 }
 
 #[test]
+fn one_tilde_strikes_nothing_out() {
+    for (text, expected) in [
+        ("~text~", "~text~"),
+        ("~5 s and ~6 s", "~5 s and ~6 s"),
+        ("it takes ~5, or~ ~6~.", "it takes ~5, or~ ~6~."),
+        ("~~gone~~", "<del>gone</del>"),
+        ("~a ~~b~~ c~", "~a <del>b</del> c~"),
+    ] {
+        assert_eq!(html(text), format!("<p>{expected}</p>"), "{text}");
+    }
+    let page = rendered("## ~5 and ~6\n");
+    assert!(page.html.contains(">~5 and ~6<"), "{}", page.html);
+}
+
+#[test]
+fn of_a_piece_of_markdown_what_a_reader_reads_is_left() {
+    for (text, expected) in [
+        ("**bold** and `code`", "bold and code"),
+        (
+            "[[sub/c#x|there]] and [t](b.md) ![i](i.png)",
+            "there and t i",
+        ),
+        (
+            "# Head\n\n- one\n- [x] two\n\n| a | b |\n|---|---|\n| 1 | 2 |",
+            "Head one two a b 1 2",
+        ),
+        (
+            "<b>x</b> &amp; ~5 to ~6 **never closed",
+            "x & ~5 to ~6 **never closed",
+        ),
+        ("---\nfoo: bar\n---\nrest", "foo: bar rest"),
+        ("", ""),
+    ] {
+        assert_eq!(plain(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_table_without_an_end_is_cut_where_a_browser_has_enough() {
+    let table = format!(
+        "|{}\n|{}\n{}",
+        "a|".repeat(60),
+        "-|".repeat(60),
+        format!("|{}\n", "b|".repeat(60)).repeat(4_000)
+    );
+    let page = rendered(&table);
+    assert!(page.is_cut);
+    let cells = page.html.matches("<td>").count();
+    assert!((15_000..25_000).contains(&cells), "{cells}");
+    assert!(page.html.ends_with("</table>"), "closed");
+    let thai = rendered(&"ภาษาไทย".repeat(20_000));
+    assert!(thai.html.matches("<wbr>").count() > 250);
+}
+
+#[test]
 fn a_page_of_ten_thousand_headings_and_a_huge_table_stay_bounded() {
     let text = "## Same\n\n".repeat(10_000);
     let page = rendered(&text);
