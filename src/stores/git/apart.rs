@@ -83,6 +83,7 @@ impl GitStore {
             index: ground.index.clone(),
             stamp: ground.stamp.clone(),
             watch: &*self.watch,
+            is_placed: false,
         };
         // Written for the comparison alone; git's gc takes what no commit comes to hold.
         let Some(root) = committer.write_root(plan, &ground.tree, &mut Vec::new())? else {
