@@ -248,7 +248,7 @@ impl Wiki {
                         failure: unreadable(&below, &e),
                     })?,
                 }
-            } else if self.is_page(&path) {
+            } else if self.is_page_here(&path) {
                 let Ok(page) = PagePath::parse(&path) else {
                     skip(visit, &path, "its name holds a control character")?;
                     continue;
