@@ -2,16 +2,15 @@
 //!
 //! Three sorted sequences are merged by path: the files on disk, what is remembered of them (stat, receipts),
 //! and what the witnessed stores hold (HEAD's tree). A file is hashed only on doubt; nothing is kept per page,
-//! so memory does not grow with the wiki (HEAD's list aside).
+//! so memory does not grow with the wiki (HEAD's list aside). The files are walked on another thread, see [`Ahead`].
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::panic::resume_unwind;
-use std::sync::mpsc::sync_channel;
 use std::thread;
 
+use super::ahead::Ahead;
 use super::report::{DriftKind, Skipped};
 use super::verdict::ABSENT;
-use crate::model::{ContentSha, Failure, FailureKind, Job, PagePath, StoreName, Within};
+use crate::model::{ContentSha, Failure, Job, PagePath, StoreName, Within};
 use crate::outbox::DeadLetter;
 use crate::state::{FileSeen, Known, Receipts};
 use crate::stores::{Holding, Store, Witness};
@@ -19,10 +18,8 @@ use crate::wiki::{Entry, FileStat, Reading, Wiki, is_below};
 
 /// More pages gone than this, and more than a fifth of all, looks like an accident.
 pub(super) const MASS: u64 = 20;
-/// How many remembered paths are read, and files looked at, at a time.
+/// How many remembered paths are read at a time.
 const CHUNK: usize = 1_000;
-/// How many such handfuls of files are looked at ahead of the comparison.
-const AHEAD: usize = 8;
 
 /// Hears of a page that is not in sync, with the stores that owe it.
 pub type Found<'f> = dyn FnMut(Job, &[StoreName]) -> Result<(), Failure> + 'f;
@@ -135,6 +132,21 @@ impl Scan<'_> {
         found: &mut Heard<'_>,
         looked: &mut dyn FnMut(u64),
     ) -> Result<(Findings, u64), Failure> {
+        let wiki = self.wiki;
+        thread::scope(|scope| {
+            let entries = Ahead::begin(scope, wiki, look.within);
+            self.compare(look, entries, found, looked)
+        })
+    }
+
+    /// Compares what a walk meets with what is remembered and held.
+    fn compare(
+        &mut self,
+        look: &Look<'_>,
+        mut entries: Ahead<'_>,
+        found: &mut Heard<'_>,
+        looked: &mut dyn FnMut(u64),
+    ) -> Result<(Findings, u64), Failure> {
         let mut findings = Findings::default();
         let sides = self.ask_stores(look, &mut findings);
         let mut letters: BTreeMap<&str, &DeadLetter> = BTreeMap::new();
@@ -163,26 +175,25 @@ impl Scan<'_> {
             found,
             findings,
         };
-        walk_beside(self.wiki, look.within, &mut |entry| match entry {
-            Entry::Skipped(skipped) => {
-                merge.findings.skipped.push(skipped);
-                Ok(())
+        for entry in entries.by_ref() {
+            match entry {
+                Entry::Skipped(skipped) => merge.findings.skipped.push(skipped),
+                Entry::Blind { folder, failure } => {
+                    merge.findings.skipped.push(Skipped {
+                        path: folder.clone(),
+                        reason: failure.reason,
+                    });
+                    merge.findings.blind.push(folder);
+                }
+                Entry::Page { path, stat } => {
+                    merge.findings.pages += 1;
+                    looked(merge.findings.pages);
+                    merge.absent_before(Some(path.as_str()))?;
+                    merge.present(path, stat)?;
+                }
             }
-            Entry::Blind { folder, failure } => {
-                merge.findings.skipped.push(Skipped {
-                    path: folder.clone(),
-                    reason: failure.reason,
-                });
-                merge.findings.blind.push(folder);
-                Ok(())
-            }
-            Entry::Page { path, stat } => {
-                merge.findings.pages += 1;
-                looked(merge.findings.pages);
-                merge.absent_before(Some(path.as_str()))?;
-                merge.present(path, stat)
-            }
-        })?;
+        }
+        entries.end()?;
         merge.absent_before(None)?;
         let Merge { gone, findings, .. } = merge;
         Ok((findings, gone))
@@ -260,41 +271,6 @@ impl Scan<'_> {
         let gone = gone.saturating_sub(moved);
         Ok(mass(gone).then_some(Accident { gone, of }))
     }
-}
-
-/// Walks the pages in a thread of its own, while `visit` compares what it has found: one waits for the folders, the other for
-/// the receipts.
-fn walk_beside(
-    wiki: &Wiki,
-    within: &Within,
-    visit: &mut dyn FnMut(Entry) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    thread::scope(|scope| {
-        let (tell, told) = sync_channel::<Vec<Entry>>(AHEAD);
-        let walker = scope.spawn(move || {
-            let mut some = Vec::with_capacity(CHUNK);
-            // That nobody listens any more ends the walk; why, the listener says.
-            let tell = |some| {
-                let sent = tell.send(some);
-                sent.map_err(|_| Failure::new(FailureKind::Busy, "the comparison has ended"))
-            };
-            wiki.walk_within(within, &mut |entry| {
-                some.push(entry);
-                if some.len() < CHUNK {
-                    return Ok(());
-                }
-                tell(std::mem::replace(&mut some, Vec::with_capacity(CHUNK)))
-            })?;
-            tell(some)
-        });
-        for entry in told.into_iter().flatten() {
-            visit(entry)?;
-        }
-        match walker.join() {
-            Ok(walked) => walked,
-            Err(panic) => resume_unwind(panic),
-        }
-    })
 }
 
 /// The merge under way: each sequence stands at its next path.

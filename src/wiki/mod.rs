@@ -243,3 +243,39 @@ fn globs(setting: &str, globs: &[String]) -> Result<GlobSet, Failure> {
     }
     set.build().map_err(refused)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_asks_for_many_pages_gets_the_answer_of_whoever_asks_for_one() {
+        let settings = WikiSettings {
+            ignore: vec!["**/.*".into(), "drafts".into(), "**/old/*.md".into()],
+            ..WikiSettings::default()
+        };
+        let wiki = Wiki::open(Path::new("/nowhere"), &settings).expect("a wiki");
+        let is_page = wiki.page_test();
+        let mut pages = 0;
+        for folder in [
+            "",
+            "a/",
+            "drafts/",
+            "drafts/a/",
+            ".git/",
+            "a/.b/",
+            "a/.b/c/",
+            "a/old/",
+            "a/old/c/",
+        ] {
+            for name in ["x.md", "X.MDX", ".x.md", "x.txt", "md"] {
+                for top in ["wiki-output/", "wiki-output2/", ""] {
+                    let path = format!("{top}{folder}{name}");
+                    assert_eq!(is_page(&path), wiki.is_page(&path), "{path}");
+                    pages += usize::from(is_page(&path));
+                }
+            }
+        }
+        assert_eq!(pages, 7);
+    }
+}

@@ -351,9 +351,7 @@ impl Store for GitStore {
         let Ok((index, stamp)) = self.take_index(&repo, &paths) else {
             return fingerprint_of(None);
         };
-        let mark = self
-            .folders(&index, stamp.as_ref())
-            .mark(&repo, &self.root);
+        let mark = self.folders(&index, stamp.as_ref()).mark(&repo, &self.root);
         self.keep_index(index, stamp);
         fingerprint_of(mark)
     }
