@@ -133,6 +133,7 @@ impl Scan<'_> {
         looked: &mut dyn FnMut(u64),
     ) -> Result<(Findings, u64), Failure> {
         let wiki = self.wiki;
+        // A moment before HEAD is read: what changes in between shows as a difference, which the visit judges anew.
         thread::scope(|scope| {
             let entries = Ahead::begin(scope, wiki, look.within);
             self.compare(look, entries, found, looked)

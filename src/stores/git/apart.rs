@@ -36,10 +36,15 @@ impl GitStore {
             whose,
             is_move: false,
         };
-        if plan.moves.len() > MOST {
+        let moved = if plan.moves.len() > MOST {
+            None
+        } else {
+            Some(self.moved(repo, &ground, &mut plan)?)
+        };
+        self.keep_index(ground.index, ground.stamp);
+        let Some(moved) = moved else {
             return Ok(vec![one((0..changes.len()).collect())]);
-        }
-        let moved = self.moved(repo, &ground, &mut plan)?;
+        };
         let rest = (0..changes.len()).filter(|at| plan.moves.iter().all(|page| page.change != *at));
         let mut sets = vec![one(rest.collect())];
         let (mut moves, mut puts) = (Vec::new(), Vec::new());

@@ -348,11 +348,20 @@ impl Store for GitStore {
             return "git".to_owned();
         };
         let paths = Paths::of(&repo);
-        let Ok((index, stamp)) = self.take_index(&repo, &paths) else {
-            return fingerprint_of(None);
-        };
-        let mark = self.folders(&index, stamp.as_ref()).mark(&repo, &self.root);
-        self.keep_index(index, stamp);
+        let stamp = Stamp::of(&paths.index).unwrap_or_default();
+        let is_known = |known: &Folders| known.are_of(stamp.as_ref());
+        if !self.folders.borrow().as_ref().is_some_and(is_known) {
+            let Ok((index, stamp)) = self.take_index(&repo, &paths) else {
+                self.folders.take();
+                return fingerprint_of(None);
+            };
+            drop(self.folders(&index, stamp.as_ref()));
+            self.keep_index(index, stamp);
+        }
+        let mut folders = self.folders.borrow_mut();
+        let mark = folders
+            .as_mut()
+            .and_then(|known| known.mark(&repo, &self.root));
         fingerprint_of(mark)
     }
 
