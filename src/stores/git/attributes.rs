@@ -21,7 +21,7 @@ pub(super) struct Folders {
     /// The index they were taken from.
     stamp: Option<Stamp>,
     /// By folder, the root being the empty path: the blob that the index holds of its attributes.
-    folders: BTreeMap<String, Option<Oid>>,
+    held: BTreeMap<String, Option<Oid>>,
     /// What the last look at all of them found.
     found: Option<Found>,
 }
@@ -64,7 +64,7 @@ impl Folders {
         }
         Self {
             stamp: stamp.cloned(),
-            folders,
+            held: folders,
             found: None,
         }
     }
@@ -93,7 +93,7 @@ impl Folders {
             folders: BTreeMap::new(),
             programs: None,
         };
-        for (folder, held) in &self.folders {
+        for (folder, held) in &self.held {
             if let Some(content) = content_in(repo, root, folder, *held) {
                 found
                     .folders
@@ -125,7 +125,7 @@ impl Folders {
         }
         // The index knows nothing in a folder that came.
         for (folder, held) in &mut reach {
-            *held = *self.folders.entry(folder.clone()).or_default();
+            *held = *self.held.entry(folder.clone()).or_default();
         }
         let config = snapshot(repo);
         let is_as_found = |found: &Found| {

@@ -114,7 +114,9 @@ impl GitStore {
         is_move: bool,
     ) -> Result<Vec<Outcome>, Halt> {
         let (ground, mut plan) = self.look(repo, tools, changes)?;
-        if !plan.moves.is_empty() {
+        if plan.moves.is_empty() {
+            self.keep_index(ground.index, ground.stamp);
+        } else {
             self.check_may_commit(repo, tools, &ground)?;
             let manner = Manner {
                 tools,
@@ -150,8 +152,6 @@ impl GitStore {
                     mark: page.after.map(|held| held.id.to_string()),
                 }));
             }
-        } else {
-            self.keep_index(ground.index, ground.stamp);
         }
         // The first of several commits counts: what changes between them is seen at the next look.
         let first = self.brought.take().unwrap_or(ground.fingerprint);
