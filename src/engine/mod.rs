@@ -13,6 +13,7 @@
 //! | [`alert`] | tells a person once of each incident |
 //! | [`bounds`] | drops the oldest dead letters beyond their bounds |
 
+mod ahead;
 pub mod alert;
 pub mod announce;
 mod apply;

@@ -2,10 +2,12 @@
 //!
 //! Three sorted sequences are merged by path: the files on disk, what is remembered of them (stat, receipts),
 //! and what the witnessed stores hold (HEAD's tree). A file is hashed only on doubt; nothing is kept per page,
-//! so memory does not grow with the wiki (HEAD's list aside).
+//! so memory does not grow with the wiki (HEAD's list aside). The files are walked on another thread, see [`Ahead`].
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::thread;
 
+use super::ahead::Ahead;
 use super::report::{DriftKind, Skipped};
 use super::verdict::ABSENT;
 use crate::model::{ContentSha, Failure, Job, PagePath, StoreName, Within};
@@ -130,6 +132,22 @@ impl Scan<'_> {
         found: &mut Heard<'_>,
         looked: &mut dyn FnMut(u64),
     ) -> Result<(Findings, u64), Failure> {
+        let wiki = self.wiki;
+        // A moment before HEAD is read: what changes in between shows as a difference, which the visit judges anew.
+        thread::scope(|scope| {
+            let entries = Ahead::begin(scope, wiki, look.within);
+            self.compare(look, entries, found, looked)
+        })
+    }
+
+    /// Compares what a walk meets with what is remembered and held.
+    fn compare(
+        &mut self,
+        look: &Look<'_>,
+        mut entries: Ahead<'_>,
+        found: &mut Heard<'_>,
+        looked: &mut dyn FnMut(u64),
+    ) -> Result<(Findings, u64), Failure> {
         let mut findings = Findings::default();
         let sides = self.ask_stores(look, &mut findings);
         let mut letters: BTreeMap<&str, &DeadLetter> = BTreeMap::new();
@@ -158,27 +176,25 @@ impl Scan<'_> {
             found,
             findings,
         };
-        self.wiki
-            .walk_within(look.within, &mut |entry| match entry {
-                Entry::Skipped(skipped) => {
-                    merge.findings.skipped.push(skipped);
-                    Ok(())
-                }
+        for entry in entries.by_ref() {
+            match entry {
+                Entry::Skipped(skipped) => merge.findings.skipped.push(skipped),
                 Entry::Blind { folder, failure } => {
                     merge.findings.skipped.push(Skipped {
                         path: folder.clone(),
                         reason: failure.reason,
                     });
                     merge.findings.blind.push(folder);
-                    Ok(())
                 }
                 Entry::Page { path, stat } => {
                     merge.findings.pages += 1;
                     looked(merge.findings.pages);
                     merge.absent_before(Some(path.as_str()))?;
-                    merge.present(path, stat)
+                    merge.present(path, stat)?;
                 }
-            })?;
+            }
+        }
+        entries.end()?;
         merge.absent_before(None)?;
         let Merge { gone, findings, .. } = merge;
         Ok((findings, gone))

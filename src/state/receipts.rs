@@ -125,7 +125,7 @@ impl Receipts {
                     "SELECT sha, fingerprint, mark FROM receipts WHERE path = ?1 AND store = ?2",
                 )?
                 .query_row(params![path.as_str(), store.as_str()], |row| {
-                    receipt(row, 0)
+                    receipt_of(row, 0)
                 })
                 .optional()
         };
@@ -167,51 +167,45 @@ impl Receipts {
     /// As [`db_failure`] sorts them.
     pub fn known_between(&self, from: &str, to: &str, limit: usize) -> Result<Vec<Known>, Failure> {
         let read = || {
-            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            let mut known = self
-                .db
-                .prepare_cached(
-                    "SELECT path FROM files WHERE path >= ?1 AND path < ?2
-                     UNION SELECT path FROM receipts WHERE path >= ?1 AND path < ?2 ORDER BY 1 LIMIT ?3",
-                )?
-                .query_map(params![from, to, limit], |row| {
-                    Ok(Known {
-                        path: row.get(0)?,
-                        file: None,
-                        receipts: Vec::new(),
-                    })
-                })?
-                .collect::<rusqlite::Result<Vec<_>>>()?;
-            let Some(last) = known.last().map(|known| known.path.clone()) else {
-                return Ok(known);
-            };
-            let mut at = 0;
             let mut files = self.db.prepare_cached(
                 "SELECT path, size, mtime, ctime, inode, seen_at, sha FROM files
-                 WHERE path >= ?1 AND path <= ?2 ORDER BY path",
+                 WHERE path >= ?1 AND path < ?2 ORDER BY path",
             )?;
-            let mut rows = files.query([from, &last])?;
-            while let Some(row) = rows.next()? {
-                let path: String = row.get(0)?;
-                while known[at].path < path {
-                    at += 1;
-                }
-                known[at].file = file_seen(row, 1)?;
-            }
-            let mut at = 0;
             let mut receipts = self.db.prepare_cached(
                 "SELECT path, store, sha, fingerprint, mark FROM receipts
-                 WHERE path >= ?1 AND path <= ?2 ORDER BY path, store",
+                 WHERE path >= ?1 AND path < ?2 ORDER BY path, store",
             )?;
-            let mut rows = receipts.query([from, &last])?;
-            while let Some(row) = rows.next()? {
-                let path: String = row.get(0)?;
-                while known[at].path < path {
-                    at += 1;
+            let mut files = files.query([from, to])?;
+            let mut receipts = receipts.query([from, to])?;
+            let mut file = files.next()?;
+            let mut receipt = receipts.next()?;
+            let mut known = Vec::with_capacity(limit.min(1_000));
+            while known.len() < limit {
+                let of_file = file.map(path_of).transpose()?;
+                let of_receipt = receipt.map(path_of).transpose()?;
+                let Some(path) = of_file.into_iter().chain(of_receipt).min() else {
+                    break;
+                };
+                let mut one = Known {
+                    path: path.to_owned(),
+                    file: None,
+                    receipts: Vec::new(),
+                };
+                if let Some(row) = file
+                    && path_of(row)? == one.path
+                {
+                    one.file = file_seen(row, 1)?;
+                    file = files.next()?;
                 }
-                if let Ok(store) = row.get::<_, String>(1)?.parse() {
-                    known[at].receipts.push((store, receipt(row, 2)?));
+                while let Some(row) = receipt
+                    && path_of(row)? == one.path
+                {
+                    if let Ok(store) = row.get_ref(1)?.as_str()?.parse() {
+                        one.receipts.push((store, receipt_of(row, 2)?));
+                    }
+                    receipt = receipts.next()?;
                 }
+                known.push(one);
             }
             Ok(known)
         };
@@ -488,6 +482,10 @@ fn put_files(tx: &Connection, files: &[(PagePath, FileSeen)]) -> rusqlite::Resul
     Ok(())
 }
 
+fn path_of<'r>(row: &'r Row<'_>) -> rusqlite::Result<&'r str> {
+    Ok(row.get_ref(0)?.as_str()?)
+}
+
 /// A row that was damaged by hand reads as "nothing seen", so that the file is read again.
 fn file_seen(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<FileSeen>> {
     let stat = FileStat {
@@ -497,13 +495,13 @@ fn file_seen(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<FileSeen>> {
         inode: row.get(at + 3)?,
     };
     let seen_at = row.get(at + 4)?;
-    let sha: String = row.get(at + 5)?;
-    Ok(sha.parse().ok().map(|sha| FileSeen { stat, seen_at, sha }))
+    let sha = row.get_ref(at + 5)?.as_str()?.parse().ok();
+    Ok(sha.map(|sha| FileSeen { stat, seen_at, sha }))
 }
 
 /// A SHA that was damaged by hand reads as a voided receipt.
-fn receipt(row: &Row<'_>, at: usize) -> rusqlite::Result<Receipt> {
-    let sha: Option<String> = row.get(at)?;
+fn receipt_of(row: &Row<'_>, at: usize) -> rusqlite::Result<Receipt> {
+    let sha = row.get_ref(at)?.as_str_or_null()?;
     Ok(Receipt {
         sha: sha.and_then(|sha| sha.parse().ok()),
         fingerprint: row.get(at + 1)?,

@@ -16,6 +16,7 @@ use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
@@ -173,7 +174,27 @@ impl Wiki {
             include: self.include.clone(),
             ignore: self.ignore.clone(),
         };
-        Box::new(move |path| twin.is_page(path))
+        // The last folder, and whether it is ignored: whoever asks for many goes folder by folder.
+        let last = Mutex::new((String::new(), true));
+        Box::new(move |path| {
+            let Some((folder, _)) = path.rsplit_once('/') else {
+                return false;
+            };
+            if !twin.is_page_here(path) {
+                return false;
+            }
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.0 != folder {
+                *last = (folder.to_owned(), !twin.is_folder(folder));
+            }
+            !last.1
+        })
+    }
+
+    /// As [`Wiki::is_page`], of a path in a folder that is not ignored.
+    fn is_page_here(&self, path: &str) -> bool {
+        self.below_pages(path)
+            .is_some_and(|inner| self.include.is_match(inner) && !self.ignore.is_match(inner))
     }
 
     /// Says whether a folder belongs to the wiki by its name: the pages' folder or one below it that is not ignored.
@@ -221,4 +242,40 @@ fn globs(setting: &str, globs: &[String]) -> Result<GlobSet, Failure> {
         set.add(glob);
     }
     set.build().map_err(refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_asks_for_many_pages_gets_the_answer_of_whoever_asks_for_one() {
+        let settings = WikiSettings {
+            ignore: vec!["**/.*".into(), "drafts".into(), "**/old/*.md".into()],
+            ..WikiSettings::default()
+        };
+        let wiki = Wiki::open(Path::new("/nowhere"), &settings).expect("a wiki");
+        let is_page = wiki.page_test();
+        let mut pages = 0;
+        for folder in [
+            "",
+            "a/",
+            "drafts/",
+            "drafts/a/",
+            ".git/",
+            "a/.b/",
+            "a/.b/c/",
+            "a/old/",
+            "a/old/c/",
+        ] {
+            for name in ["x.md", "X.MDX", ".x.md", "x.txt", "md"] {
+                for top in ["wiki-output/", "wiki-output2/", ""] {
+                    let path = format!("{top}{folder}{name}");
+                    assert_eq!(is_page(&path), wiki.is_page(&path), "{path}");
+                    pages += usize::from(is_page(&path));
+                }
+            }
+        }
+        assert_eq!(pages, 7);
+    }
 }

@@ -248,13 +248,13 @@ impl Wiki {
                         failure: unreadable(&below, &e),
                     })?,
                 }
-            } else if kind.is_symlink() && !self.is_page(&path) {
+            } else if kind.is_symlink() && !self.is_page_here(&path) {
                 // Whoever made it sees pages below it.
                 let leads_to_folder = fs::metadata(entry.path()).is_ok_and(|to| to.is_dir());
                 if leads_to_folder && self.is_folder(&path) {
                     skip(visit, &path, "it is a symbolic link to a folder")?;
                 }
-            } else if self.is_page(&path) {
+            } else if self.is_page_here(&path) {
                 let Ok(page) = PagePath::parse(&path) else {
                     skip(visit, &path, "its name holds a control character")?;
                     continue;

@@ -36,10 +36,15 @@ impl GitStore {
             whose,
             is_move: false,
         };
-        if plan.moves.len() > MOST {
+        let moved = if plan.moves.len() > MOST {
+            None
+        } else {
+            Some(self.moved(repo, &ground, &mut plan)?)
+        };
+        self.keep_index(ground.index, ground.stamp);
+        let Some(moved) = moved else {
             return Ok(vec![one((0..changes.len()).collect())]);
-        }
-        let moved = self.moved(repo, &ground, &mut plan)?;
+        };
         let rest = (0..changes.len()).filter(|at| plan.moves.iter().all(|page| page.change != *at));
         let mut sets = vec![one(rest.collect())];
         let (mut moves, mut puts) = (Vec::new(), Vec::new());
@@ -83,6 +88,7 @@ impl GitStore {
             index: ground.index.clone(),
             stamp: ground.stamp.clone(),
             watch: &*self.watch,
+            is_placed: false,
         };
         // Written for the comparison alone; git's gc takes what no commit comes to hold.
         let Some(root) = committer.write_root(plan, &ground.tree, &mut Vec::new())? else {

@@ -9,6 +9,7 @@ use sha1::{Digest as _, Sha1};
 
 use super::index_entry::Entry;
 use super::index_file::IndexFile;
+use super::plan::Move;
 use super::stamp::{Stamp, hex};
 
 /// What git calls the file in each folder.
@@ -20,8 +21,24 @@ pub(super) struct Folders {
     /// The index they were taken from.
     stamp: Option<Stamp>,
     /// By folder, the root being the empty path: the blob that the index holds of its attributes.
-    folders: BTreeMap<String, Option<Oid>>,
+    held: BTreeMap<String, Option<Oid>>,
+    /// What the last look at all of them found.
+    found: Option<Found>,
 }
+
+/// What was said everywhere at one moment.
+#[derive(Debug)]
+struct Found {
+    mark: Option<String>,
+    /// What is said outside the folders.
+    around: Digest,
+    /// By folder that says anything: what.
+    folders: BTreeMap<String, Digest>,
+    /// The programs behind filters, where some attribute names one.
+    programs: Option<Digest>,
+}
+
+type Digest = [u8; 20];
 
 impl Folders {
     /// Returns the folders from the root down to `pages_dir`, and those below it that hold something the
@@ -32,7 +49,7 @@ impl Folders {
         let mut last = "";
         for entry in index.under(pages_dir) {
             let path = std::str::from_utf8(&entry.path).unwrap_or_default();
-            let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let folder = folder_of(path);
             if folder != last {
                 add_with_those_above(&mut folders, folder);
                 last = folder;
@@ -47,7 +64,8 @@ impl Folders {
         }
         Self {
             stamp: stamp.cloned(),
-            folders,
+            held: folders,
+            found: None,
         }
     }
 
@@ -56,35 +74,123 @@ impl Folders {
         self.stamp.as_ref() == stamp
     }
 
+    /// Takes them for those of the index that we have made of the one they were taken from. What went may have been the
+    /// last of its folder: then `None`.
+    pub(super) fn follow(mut self, moves: &[Move<'_>], stamp: Option<&Stamp>) -> Option<Self> {
+        let same = |page: &Move<'_>| page.after.is_some() && !page.path.as_str().ends_with(FILE);
+        self.stamp = stamp.cloned();
+        moves.iter().all(same).then_some(self)
+    }
+
     /// Returns eight hex digits that change with the attributes and the configuration by which git makes a
     /// page's blob; `None` when nothing is said anywhere. What cannot be read is taken for absent.
-    pub(super) fn mark(&self, repo: &Repository, root: &Path) -> Option<String> {
-        let mut said = Said::default();
-        let config = repo.config().and_then(|mut config| config.snapshot()).ok();
-        if let Some(config) = &config {
-            said.configured(config);
-        }
-        said.file("system", &PathBuf::from("/etc/gitattributes"));
-        if let Some(path) = config.as_ref().and_then(users_file) {
-            said.file("user", &path);
-        }
-        said.file("info", &repo.commondir().join("info/attributes"));
-        for (folder, held) in &self.folders {
-            let name = file_in(folder);
-            if !said.file(&name, &root.join(&name))
-                && let Some(blob) = held.and_then(|id| repo.find_blob(id).ok())
-            {
-                // As git: what is not in the work tree is read from the index.
-                said.add(&name, blob.content());
+    pub(super) fn mark(&mut self, repo: &Repository, root: &Path) -> Option<String> {
+        let config = snapshot(repo);
+        let mut said = around(repo, config.as_ref());
+        let mut found = Found {
+            mark: None,
+            around: said.digest(),
+            folders: BTreeMap::new(),
+            programs: None,
+        };
+        for (folder, held) in &self.held {
+            if let Some(content) = content_in(repo, root, folder, *held) {
+                found
+                    .folders
+                    .insert(folder.clone(), Sha1::digest(&content).into());
+                said.add(&file_in(folder), &content);
             }
         }
         if said.filters
             && let Some(config) = &config
         {
+            found.programs = Some(programs(config));
             said.programs(config);
         }
-        said.mark()
+        found.mark = said.mark();
+        self.found.insert(found).mark.clone()
     }
+
+    /// Returns the same, after a look at no more than what reaches these pages: the rest of the wiki is as the last look
+    /// at all found it, and has no part in their blobs.
+    pub(super) fn mark_for<'p>(
+        &mut self,
+        repo: &Repository,
+        root: &Path,
+        pages: impl Iterator<Item = &'p str>,
+    ) -> Option<String> {
+        let mut reach = BTreeMap::new();
+        for page in pages {
+            add_with_those_above(&mut reach, folder_of(page));
+        }
+        // The index knows nothing in a folder that came.
+        for (folder, held) in &mut reach {
+            *held = *self.held.entry(folder.clone()).or_default();
+        }
+        let config = snapshot(repo);
+        let is_as_found = |found: &Found| {
+            let here = |(folder, held): (&String, &Option<Oid>)| {
+                let content = content_in(repo, root, folder, *held);
+                let digest: Option<Digest> = content.map(|content| Sha1::digest(&content).into());
+                found.folders.get(folder) == digest.as_ref()
+            };
+            let programs = |known| config.as_ref().map(programs) == Some(known);
+            around(repo, config.as_ref()).digest() == found.around
+                && found.programs.is_none_or(programs)
+                && reach.iter().all(here)
+        };
+        match &self.found {
+            Some(found) if is_as_found(found) => found.mark.clone(),
+            Some(_) | None => self.mark(repo, root),
+        }
+    }
+}
+
+fn snapshot(repo: &Repository) -> Option<Config> {
+    repo.config().and_then(|mut config| config.snapshot()).ok()
+}
+
+/// What is said outside the folders of the work tree.
+fn around(repo: &Repository, config: Option<&Config>) -> Said {
+    let mut said = Said::default();
+    if let Some(config) = config {
+        said.configured(config);
+    }
+    let files = [
+        ("system", Some(PathBuf::from("/etc/gitattributes"))),
+        ("user", config.and_then(users_file)),
+        ("info", Some(repo.commondir().join("info/attributes"))),
+    ];
+    for (name, path) in files {
+        if let Some(content) = path.and_then(|path| file(&path)) {
+            said.add(name, &content);
+        }
+    }
+    said
+}
+
+/// Returns what a folder says. As git: what is not in the work tree is read from the index.
+fn content_in(repo: &Repository, root: &Path, folder: &str, held: Option<Oid>) -> Option<Vec<u8>> {
+    let content = file(&root.join(file_in(folder)))
+        .or_else(|| Some(repo.find_blob(held?).ok()?.content().to_vec()));
+    content.filter(|content| !content.trim_ascii().is_empty())
+}
+
+/// Returns a file's content. Only of a file: a pipe would never end.
+fn file(path: &Path) -> Option<Vec<u8>> {
+    let is_file = fs::metadata(path).is_ok_and(|meta| meta.is_file());
+    is_file.then(|| fs::read(path).ok()).flatten()
+}
+
+/// Returns a digest of the programs behind filters.
+fn programs(config: &Config) -> Digest {
+    let mut said = Said::default();
+    said.programs(config);
+    said.digest()
+}
+
+fn folder_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
 fn file_in(folder: &str) -> String {
@@ -98,7 +204,7 @@ fn file_in(folder: &str) -> String {
 fn add_with_those_above(folders: &mut BTreeMap<String, Option<Oid>>, mut folder: &str) {
     // Those above a folder that is known are known.
     while folders.insert(folder.to_owned(), None).is_none() && !folder.is_empty() {
-        folder = folder.rsplit_once('/').map_or("", |(above, _)| above);
+        folder = folder_of(folder);
     }
 }
 
@@ -137,16 +243,6 @@ impl Said {
         }
     }
 
-    /// Adds a file's content; returns whether there is such a file. Only of a file: a pipe would never end.
-    fn file(&mut self, name: &str, path: &Path) -> bool {
-        let is_file = fs::metadata(path).is_ok_and(|meta| meta.is_file());
-        let content = is_file.then(|| fs::read(path).ok()).flatten();
-        if let Some(content) = &content {
-            self.add(name, content);
-        }
-        content.is_some()
-    }
-
     /// Adds the settings by which line ends are converted; those that say what holds anyway say nothing.
     fn configured(&mut self, config: &Config) {
         if let Ok(value) = config.get_string("core.autocrlf") {
@@ -181,6 +277,10 @@ impl Said {
         for (name, program) in programs {
             self.add(&name, &program);
         }
+    }
+
+    fn digest(&self) -> Digest {
+        self.hash.clone().finalize().into()
     }
 
     fn mark(self) -> Option<String> {

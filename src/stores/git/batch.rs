@@ -6,8 +6,6 @@ use std::time::Instant;
 use git2::Repository;
 use tracing::info;
 
-use super::attributes::Folders;
-use super::by_git::read_index;
 use super::commit::{Committer, Halt, Manner, locked};
 use super::filter::Tools;
 use super::index_file::IndexFile;
@@ -17,7 +15,7 @@ use super::plan::{Plan, Planner};
 use super::repo::{self, Head};
 use super::stamp::Stamp;
 use super::tree::HeadTree;
-use super::{GitStore, failure_of, moving, recover};
+use super::{GitStore, failure_of, fingerprint_of, moving, recover};
 use crate::model::{Change, Failure, FailureKind, PagePath};
 use crate::stores::{Applied, Outcome};
 
@@ -75,12 +73,14 @@ impl GitStore {
     ) -> Result<(Ground<'r>, Plan<'c>), Failure> {
         let paths = Paths::of(repo);
         let head = Head::read(repo)?;
-        let (index, stamp) = read_index(repo, &paths)?;
+        let (index, stamp) = self.take_index(repo, &paths)?;
         // Before anything is converted: what changes meanwhile shows as another fingerprint at the next look.
-        let fingerprint = self.fingerprint_by(repo, stamp.as_ref(), || {
-            let pages_dir = &self.settings.pages_dir;
-            Some(Folders::of(&index, stamp.as_ref(), pages_dir))
-        });
+        let pages = changes.iter().map(|change| change.path().as_str());
+        let mark = self
+            .folders(&index, stamp.as_ref())
+            .mark_for(repo, &self.root, pages);
+        let is_plain = mark.is_none();
+        let fingerprint = fingerprint_of(mark);
         tools.begin(&fingerprint);
         let mut planner = Planner {
             root: &self.root,
@@ -90,6 +90,7 @@ impl GitStore {
             head: HeadTree::open(repo, head.commit)?,
             folders: HashMap::new(),
             is_page: &*self.settings.is_page,
+            is_plain,
         };
         let plan = planner.plan(changes)?;
         let tree = planner.head;
@@ -113,7 +114,9 @@ impl GitStore {
         is_move: bool,
     ) -> Result<Vec<Outcome>, Halt> {
         let (ground, mut plan) = self.look(repo, tools, changes)?;
-        if !plan.moves.is_empty() {
+        if plan.moves.is_empty() {
+            self.keep_index(ground.index, ground.stamp);
+        } else {
             self.check_may_commit(repo, tools, &ground)?;
             let manner = Manner {
                 tools,
@@ -121,18 +124,27 @@ impl GitStore {
                 author: &self.settings.author,
                 is_move,
             };
-            let committer = Committer {
+            let mut committer = Committer {
                 repo,
                 paths: &ground.paths,
                 head: &ground.head,
                 index: ground.index,
                 stamp: ground.stamp,
                 watch: &*self.watch,
+                is_placed: false,
             };
-            if let Some(commit) = committer.commit(&mut plan, &ground.tree, &manner)? {
+            let commit = committer.commit(&mut plan, &ground.tree, &manner)?;
+            if let Some(commit) = commit {
                 info!(%commit, pages = plan.moves.len(), "committed");
                 self.last_commit = Some(commit.to_string());
                 self.commits += 1;
+            }
+            if commit.is_none() || committer.is_placed {
+                let Committer { index, stamp, .. } = committer;
+                let folders = self.folders.take();
+                let folders = folders.and_then(|known| known.follow(&plan.moves, stamp.as_ref()));
+                self.folders.replace(folders);
+                self.keep_index(index, stamp);
             }
             for page in &plan.moves {
                 plan.outcomes[page.change] = Some(Ok(Applied {
@@ -167,6 +179,7 @@ impl GitStore {
             head: ground.tree,
             folders: HashMap::new(),
             is_page: &*self.settings.is_page,
+            is_plain: false,
         };
         let mut objections = Vec::new();
         for page in pages {

@@ -140,6 +140,8 @@ pub(super) struct Committer<'r> {
     pub(super) index: IndexFile,
     pub(super) stamp: Option<Stamp>,
     pub(super) watch: Watch<'r>,
+    /// Whether `index` and `stamp` are what has come into the index's place.
+    pub(super) is_placed: bool,
 }
 
 impl Committer<'_> {
@@ -158,7 +160,7 @@ impl Committer<'_> {
     /// Makes the commit of the plan's moves and returns its id; pages that no tree can hold get their
     /// outcome and are left out. `None` when nothing is left to commit.
     pub(super) fn commit(
-        mut self,
+        &mut self,
         plan: &mut Plan<'_>,
         tree: &HeadTree<'_>,
         manner: &Manner<'_>,
@@ -199,6 +201,7 @@ impl Committer<'_> {
         self.pass(Step::RefMoved)?;
         if place(self.paths, &journal)? {
             self.pass(Step::IndexPlaced)?;
+            self.note_placed(&journal);
             finish(self.paths, &journal)?;
         } else {
             // The lock was taken from us: the entries move by a transaction of their own.
@@ -209,6 +212,14 @@ impl Committer<'_> {
         self.sync_ref()?;
         self.pass(Step::Done)?;
         Ok(Some(commit))
+    }
+
+    /// Notes what the index is known by now. While its lock is ours, nobody else puts another in its place.
+    fn note_placed(&mut self, journal: &Journal) {
+        if let Ok(stamp) = Stamp::of(&self.paths.index) {
+            self.stamp = stamp;
+            self.is_placed = journal.lock.is_inode(&self.paths.index).unwrap_or(false);
+        }
     }
 
     /// Writes blobs and trees and returns the root; nothing of it is reachable yet. `None` when no move is left.

@@ -127,6 +127,12 @@ impl IndexFile {
         Ok(index)
     }
 
+    /// Says whether what [`Stamp`] tells of its file surely tells it from every other: not where no checksum stands in it,
+    /// nor where it is a copy.
+    pub(super) fn is_known_by_stamp(&self) -> bool {
+        self.keeper.is_none() && !self.unhashed
+    }
+
     /// Returns the index as one that git is to write.
     pub(super) fn kept_by(self, git: Git) -> Self {
         Self {
@@ -209,7 +215,13 @@ impl IndexFile {
     }
 
     /// Returns the file's bytes.
+    #[cfg(test)]
     pub(super) fn to_bytes(&self) -> Vec<u8> {
+        self.render().0
+    }
+
+    /// Returns the file's bytes, and their SHA-1.
+    pub(super) fn render(&self) -> (Vec<u8>, [u8; SHA_LEN]) {
         let extended = self.entries.iter().any(|entry| entry.extended != 0);
         let version = match (self.version, extended) {
             (4, _) => 4,
@@ -230,13 +242,14 @@ impl IndexFile {
             push_len(&mut out, data.len());
             out.extend(data);
         }
-        let trailer = if self.unhashed {
+        let body = Sha1::new_with_prefix(&out);
+        let trailer: [u8; SHA_LEN] = if self.unhashed {
             [0; SHA_LEN]
         } else {
-            Sha1::digest(&out).into()
+            body.clone().finalize().into()
         };
         out.extend(trailer);
-        out
+        (out, body.chain_update(trailer).finalize().into())
     }
 }
 

@@ -46,7 +46,7 @@ mod tests;
 mod tree;
 mod work_tree;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -145,6 +145,8 @@ pub struct GitStore {
     state: StateDir,
     settings: GitSettings,
     cached: Option<Cached>,
+    /// The index as it was last read or written, with its stamp.
+    index: RefCell<Option<(IndexFile, Option<Stamp>)>>,
     /// Where attributes may stand, as the index last showed it.
     folders: RefCell<Option<Folders>>,
     /// The fingerprint by which the last batch was converted, until it is asked for.
@@ -176,6 +178,7 @@ impl GitStore {
             state: state.clone(),
             settings,
             cached: None,
+            index: RefCell::new(None),
             folders: RefCell::new(None),
             brought: Cell::new(None),
             last_commit: None,
@@ -213,47 +216,67 @@ impl GitStore {
 
     /// Returns the repository and its index as they are now.
     fn now(&mut self) -> Result<&Cached, Failure> {
-        let tools = || Tools::new(&self.root, self.settings.program_wait, false);
-        if let Some(cached) = &mut self.cached {
-            if !recover::is_current(&cached.paths, cached.stamp.as_ref()) {
-                (cached.index, cached.stamp) = read_index(&cached.repo, &cached.paths)?;
-                cached.tools = tools();
+        let cached = match self.cached.take() {
+            Some(cached) if recover::is_current(&cached.paths, cached.stamp.as_ref()) => cached,
+            old => {
+                let repo = match old {
+                    Some(old) => old.repo,
+                    None => repo::open(&self.root)?,
+                };
+                let paths = Paths::of(&repo);
+                let (index, stamp) = self.take_index(&repo, &paths)?;
+                Cached {
+                    repo,
+                    paths,
+                    index,
+                    stamp,
+                    tools: Tools::new(&self.root, self.settings.program_wait, false),
+                }
             }
-        } else {
-            let repo = repo::open(&self.root)?;
-            let paths = Paths::of(&repo);
-            let (index, stamp) = read_index(&repo, &paths)?;
-            self.cached = Some(Cached {
-                repo,
-                paths,
-                index,
-                stamp,
-                tools: tools(),
-            });
-        }
-        Ok(self.cached.as_ref().expect("just set"))
+        };
+        Ok(self.cached.insert(cached))
     }
 
-    /// Returns the fingerprint as it is now; `index` is asked for only when it has changed since it was last.
-    fn fingerprint_by(
+    /// Lets go of the repository as it was, and of the programs that were asked.
+    fn let_go(&mut self) {
+        if let Some(cached) = self.cached.take() {
+            self.keep_index(cached.index, cached.stamp);
+        }
+    }
+
+    /// Returns the index and what tells it from the next, read only when it is not the one that was kept.
+    fn take_index(
         &self,
         repo: &Repository,
-        stamp: Option<&Stamp>,
-        index: impl FnOnce() -> Option<Folders>,
-    ) -> String {
+        paths: &Paths,
+    ) -> Result<(IndexFile, Option<Stamp>), Failure> {
+        match self.index.take() {
+            Some((index, stamp)) if recover::is_current(paths, stamp.as_ref()) => {
+                Ok((index, stamp))
+            }
+            Some(_) | None => read_index(repo, paths),
+        }
+    }
+
+    /// Keeps the index for the next look, if its stamp surely tells it from every other.
+    fn keep_index(&self, index: IndexFile, stamp: Option<Stamp>) {
+        if index.is_known_by_stamp() {
+            self.index.replace(Some((index, stamp)));
+        }
+    }
+
+    /// Returns where attributes may stand by this index.
+    fn folders(&self, index: &IndexFile, stamp: Option<&Stamp>) -> RefMut<'_, Folders> {
         let mut folders = self.folders.borrow_mut();
         if !folders.as_ref().is_some_and(|known| known.are_of(stamp)) {
-            *folders = index();
+            *folders = Some(Folders::of(index, stamp, &self.settings.pages_dir));
         }
-        let mark = folders
-            .as_ref()
-            .and_then(|known| known.mark(repo, &self.root));
-        mark.map_or_else(|| "git".to_owned(), |mark| format!("git:{mark}"))
+        RefMut::map(folders, |folders| folders.as_mut().expect("just set"))
     }
 
     /// Returns these pages as HEAD holds them, in the order of the paths' bytes.
     fn pages(&mut self, within: &Within) -> Result<Witness, Failure> {
-        self.cached = None;
+        self.let_go();
         self.brought.set(None);
         let repo = repo::open(&self.root)?;
         let head = Head::read(&repo)?;
@@ -297,6 +320,11 @@ fn is_unfinished(paths: &Paths) -> bool {
     paths.journal.exists() || paths.next.exists()
 }
 
+/// Returns the fingerprint of this mark of attributes and configuration.
+fn fingerprint_of(mark: Option<String>) -> String {
+    mark.map_or_else(|| "git".to_owned(), |mark| format!("git:{mark}"))
+}
+
 fn failure_of(halt: Halt) -> Failure {
     match halt {
         Halt::Again(failure) | Halt::Fail(failure) => failure,
@@ -321,11 +349,20 @@ impl Store for GitStore {
         };
         let paths = Paths::of(&repo);
         let stamp = Stamp::of(&paths.index).unwrap_or_default();
-        self.fingerprint_by(&repo, stamp.as_ref(), || {
-            let (index, stamp) = read_index(&repo, &paths).ok()?;
-            let pages_dir = &self.settings.pages_dir;
-            Some(Folders::of(&index, stamp.as_ref(), pages_dir))
-        })
+        let is_known = |known: &Folders| known.are_of(stamp.as_ref());
+        if !self.folders.borrow().as_ref().is_some_and(is_known) {
+            let Ok((index, stamp)) = self.take_index(&repo, &paths) else {
+                self.folders.take();
+                return fingerprint_of(None);
+            };
+            drop(self.folders(&index, stamp.as_ref()));
+            self.keep_index(index, stamp);
+        }
+        let mut folders = self.folders.borrow_mut();
+        let mark = folders
+            .as_mut()
+            .and_then(|known| known.mark(&repo, &self.root));
+        fingerprint_of(mark)
     }
 
     /// The repository's own folder, and epoch 0: git is judged by HEAD ([`Store::witness`]), so nothing is
@@ -343,7 +380,7 @@ impl Store for GitStore {
     }
 
     fn apply(&mut self, changes: &[Change], _epoch: i64) -> Result<Vec<Outcome>, Failure> {
-        self.cached = None;
+        self.let_go();
         self.brought.set(None);
         // Opened for each batch: configuration, attributes and packs may have changed.
         let repo = repo::open(&self.root)?;
@@ -423,7 +460,7 @@ impl Store for GitStore {
     }
 
     fn objections(&mut self, pages: &[PagePath]) -> Result<Vec<(PagePath, Failure)>, Failure> {
-        self.cached = None;
+        self.let_go();
         let repo = repo::open(&self.root)?;
         let tools = Tools::new(&self.root, self.settings.program_wait, false);
         self.objections_to(&repo, &tools, pages).map_err(failure_of)
@@ -437,9 +474,11 @@ impl Store for GitStore {
         }
     }
 
-    /// Lets go of the programs that were asked.
+    /// Lets go of the programs that were asked, and of what takes memory.
     fn rest(&mut self) {
         self.cached = None;
+        self.index.take();
+        self.folders.take();
     }
 
     fn notes(&mut self) -> Vec<Failure> {

@@ -14,7 +14,7 @@ use super::commit::Committer;
 use super::index_entry::Entry;
 use super::journal::{Journal, LockMark, Paths, remove};
 use super::repo::io_failure;
-use super::stamp::{Stamp, hex};
+use super::stamp::{SHA_LEN, Stamp, hex};
 use crate::model::Failure;
 
 impl Committer<'_> {
@@ -28,9 +28,10 @@ impl Committer<'_> {
         // Renamed into its name: while a journal stands, a `next` that is gone says that it was placed.
         remove_fresh(paths)?;
         let fresh = paths.next.with_extension("new");
-        let bytes = if let Some(git) = &self.index.keeper {
+        let sha = if let Some(git) = &self.index.keeper {
             by_git::write_next(git, &paths.index, &fresh, &edits)?;
-            fs::read(&fresh).map_err(|e| io_failure("read", &fresh, &e))?
+            let bytes = fs::read(&fresh).map_err(|e| io_failure("read", &fresh, &e))?;
+            Sha1::digest(&bytes).into()
         } else {
             self.write_fresh(&fresh, edits, set_back)?
         };
@@ -46,19 +47,19 @@ impl Committer<'_> {
             Ok(LockMark {
                 dev: meta.dev(),
                 ino: meta.ino(),
-                sha: hex(&Sha1::digest(&bytes)),
+                sha: hex(&sha),
             })
         };
         bring().map_err(|e| io_failure("write", &paths.next, &e))
     }
 
-    /// Writes our own rendering of the next index and returns its bytes.
+    /// Writes our own rendering of the next index and returns its SHA-1.
     fn write_fresh(
         &mut self,
         fresh: &Path,
         edits: BTreeMap<Box<[u8]>, Option<Entry>>,
         set_back: Option<SystemTime>,
-    ) -> Result<Vec<u8>, Failure> {
+    ) -> Result<[u8; SHA_LEN], Failure> {
         let mut modified = set_back;
         if let Some(stamp) = &self.stamp {
             let ours = |path: &[u8]| edits.contains_key(path);
@@ -68,7 +69,7 @@ impl Committer<'_> {
             }
         }
         self.index.edit(edits);
-        let bytes = self.index.to_bytes();
+        let (bytes, sha) = self.index.render();
         let write = || {
             let mut file = File::create_new(fresh)?;
             file.write_all(&bytes)?;
@@ -78,7 +79,7 @@ impl Committer<'_> {
             }
         };
         write().map_err(|e| io_failure("write", fresh, &e))?;
-        Ok(bytes)
+        Ok(sha)
     }
 }
 

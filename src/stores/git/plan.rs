@@ -80,6 +80,9 @@ pub(super) struct Planner<'r, 'i> {
     pub(super) folders: HashMap<String, Option<&'static str>>,
     /// Whether a path is a page's.
     pub(super) is_page: &'i dyn Fn(&str) -> bool,
+    /// Whether nothing is said anywhere by which a page's blob would be other than its bytes. To ask libgit2 costs as much as
+    /// there are pages: it reads the index for it.
+    pub(super) is_plain: bool,
 }
 
 /// A change sorted.
@@ -139,7 +142,13 @@ impl Planner<'_, '_> {
                 mark: None,
             })));
         }
-        let (id, blob) = match blob_of(self.repo, self.index, self.tools, page) {
+        let blob = if self.is_plain {
+            let bytes = Cow::Borrowed(page.text.as_bytes());
+            hash(&bytes).map(|id| (id, Some(bytes)))
+        } else {
+            blob_of(self.repo, self.index, self.tools, page)
+        };
+        let (id, blob) = match blob {
             Ok(blob) => blob,
             Err(failure) => return Ok(Err(failure)),
         };

@@ -130,6 +130,7 @@ fn heal(repo: &Repository, paths: &Paths, journal: &Journal, watch: Watch<'_>) -
         index,
         stamp,
         watch,
+        is_placed: false,
     };
     let journal = committer.lock_with(edits, racy_time(seen.iter()), pages, commit)?;
     if place(paths, &journal)? {

@@ -180,3 +180,70 @@ fn another_program_behind_a_filter_is_another_fingerprint() {
         "the way out decides no blob"
     );
 }
+
+#[test]
+fn a_store_that_lives_on_heeds_attributes_that_come_and_go_between_its_batches() {
+    let repo = repo();
+    let mut store = repo.store();
+    let mut number = 0;
+    let mut brings = |path: &str| {
+        number += 1;
+        repo.write(path, &format!("# {number}\r\n"));
+        let outcomes = store.apply(&[repo.put(path)], number).expect("usable");
+        assert!(outcomes[0].is_ok(), "{path}: {outcomes:?}");
+        let blob = repo.git(&["show", &format!("HEAD:{path}")]);
+        let status = repo.status();
+        assert!(
+            !status.iter().any(|line| line.ends_with(path)),
+            "{path}: {status:?}"
+        );
+        (blob.ends_with("\r\n"), store.fingerprint())
+    };
+    let page = "wiki-output/sub/deep/d.md";
+    let plain = (true, "git".to_owned());
+    assert_eq!(brings(page), plain);
+    let rules = [
+        ".gitattributes",
+        "wiki-output/.gitattributes",
+        "wiki-output/sub/deep/.gitattributes",
+        ".git/info/attributes",
+    ];
+    for rule in rules {
+        repo.write(".git/info/exclude", ".gitattributes\n");
+        repo.write(rule, "*.md text\n");
+        let (raw, fingerprint) = brings(page);
+        assert!(!raw && fingerprint != plain.1, "{rule}: {fingerprint}");
+        assert_eq!(repo.store().fingerprint(), fingerprint, "{rule}");
+        repo.write(rule, "*.md -text\n");
+        let (raw, other) = brings(page);
+        assert!(raw && other != fingerprint && other != plain.1, "{rule}");
+        repo.delete(rule);
+        assert_eq!(brings(page), plain, "{rule}: gone");
+    }
+    repo.set("core.autocrlf", "input");
+    let (raw, fingerprint) = brings("wiki-output/sub/deep/other.md");
+    assert!(!raw && fingerprint != plain.1);
+    repo.set("core.autocrlf", "false");
+    // The index knows nothing of the folder yet.
+    repo.write("wiki-output/new/.gitattributes", "*.md text\n");
+    let (raw, fingerprint) = brings("wiki-output/new/n.md");
+    assert!(!raw && fingerprint != plain.1);
+    repo.is_sound();
+}
+
+#[test]
+fn attributes_that_do_not_reach_a_batch_are_seen_at_the_next_look_at_all() {
+    let repo = repo();
+    let mut store = repo.store();
+    let before = store.fingerprint();
+    repo.write("wiki-output/sub/deep/.gitattributes", "*.md text\n");
+    repo.write("wiki-output/a.md", "# A, second\r\n");
+    let outcomes = store.apply(&[repo.put("wiki-output/a.md")], 1);
+    assert!(outcomes.expect("usable")[0].is_ok());
+    assert_eq!(store.fingerprint(), before, "of the batch");
+    assert_ne!(store.fingerprint(), before, "of all");
+    assert_eq!(
+        repo.git(&["show", "HEAD:wiki-output/a.md"]),
+        "# A, second\r\n"
+    );
+}

@@ -290,3 +290,36 @@ fn a_name_that_git_refuses_costs_its_own_page_only() {
     assert!(outcomes[1].is_ok());
     repo.is_sound();
 }
+
+#[test]
+fn a_store_that_lives_on_sees_the_index_that_somebody_put_in_the_place_of_its_own() {
+    let repo = Repo::with_pages();
+    let mut store = repo.store();
+    let mut brings = |path: &str, text: &str| {
+        repo.write(path, text);
+        let outcomes = store.apply(&[repo.put(path)], 1).expect("usable");
+        assert!(outcomes[0].is_ok(), "{path}: {outcomes:?}");
+        repo.is_sound();
+    };
+    let index = repo.root.join(".git/index");
+    brings("wiki-output/a.md", "# A, second\n");
+    let older = fs::read(&index).expect("read");
+    brings("wiki-output/b.md", "# B, second\n");
+    brings("wiki-output/new.md", "# New\n");
+    // From a copy, in place: the same file, of other bytes.
+    fs::write(&index, &older).expect("written");
+    let restored = repo.entries_but(&["wiki-output/a.md"]);
+    brings("wiki-output/a.md", "# A, third\n");
+    assert_eq!(repo.entries_but(&["wiki-output/a.md"]), restored);
+    repo.git(&["reset", "-q"]);
+    for n in 0..3 {
+        repo.write("mine.txt", &n.to_string());
+        repo.git(&["add", "mine.txt"]);
+        brings("wiki-output/b.md", &format!("# B, {n}\n"));
+        assert_eq!(repo.status(), ["A  mine.txt"]);
+        assert_eq!(repo.changed_by_head(), ["M wiki-output/b.md"]);
+    }
+    repo.git(&["reset", "-q", "--hard", "HEAD~2"]);
+    brings("wiki-output/b.md", "# B, again\n");
+    assert_eq!(repo.status(), [""; 0]);
+}
