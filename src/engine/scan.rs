@@ -2,7 +2,7 @@
 //!
 //! Three sorted sequences are merged by path: the files on disk, what is remembered of them (stat, receipts),
 //! and what the witnessed stores hold (HEAD's tree). A file is hashed only on doubt; nothing is kept per page,
-//! so memory does not grow with the wiki (HEAD's list aside). The files are walked on another thread, see [`Ahead`].
+//! so memory does not grow with the wiki (HEAD's list aside). The files are walked on another thread, see `ahead.rs`.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::thread;
