@@ -40,7 +40,7 @@ pub use sections::{MAX_SECTION_CHARS, MAX_TRAIL_CHARS};
 
 /// Changes when a page would be parsed to something else than before: part of the fingerprints of graph
 /// and vectors.
-pub const PARSER_VERSION: &str = "1";
+pub const PARSER_VERSION: &str = "2";
 
 /// A page, parsed. Never fails: what cannot be understood becomes a warning, the body is kept.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -78,13 +78,7 @@ impl Document {
                 line: 1,
             });
         }
-        let tags = all_tags(
-            &front_matter,
-            body,
-            &walked.masks,
-            &walked.links,
-            &wikilinks,
-        );
+        let tags = all_tags(&front_matter, body, &walked, &wikilinks);
         let mut links = merged(walked.links, wikilinks);
         if links.len() > MAX_LINKS {
             warnings.push(Warning {
@@ -176,14 +170,15 @@ fn title(path: &PagePath, front_matter: &FrontMatter, headings: &[Heading]) -> S
 fn all_tags(
     front_matter: &FrontMatter,
     body: &str,
-    masks: &Spans,
-    links: &[FoundLink],
+    walked: &walk::Walk<'_>,
     wikilinks: &[FoundWikilink],
 ) -> Vec<String> {
     let mut seen = HashSet::new();
-    let masks = masks
+    let masks = walked
+        .masks
         .iter()
-        .chain(links.iter().map(|link| &link.range))
+        .chain(walked.raw.iter())
+        .chain(walked.links.iter().map(|link| &link.range))
         .chain(wikilinks.iter().map(|link| &link.range));
     let masks = Spans::of(masks.cloned().collect());
     let inline = tags::find(body, &masks);
@@ -449,6 +444,31 @@ mod tests {
             (3, "Q"),
         ];
         assert_eq!(headings, expected.map(|(level, text)| (level, text.into())));
+    }
+
+    #[test]
+    fn no_tag_stands_in_styles_scripts_and_code_of_html() {
+        for (text, expected) in [
+            (
+                "<style>\n.a { color: #f4f4f4 }\n\n#b { c: #face }\n</style>\n\n#t",
+                "t",
+            ),
+            (
+                "x\n    <style>\n      #top { color: #f4f4f4 }\n    </style> #t",
+                "t",
+            ),
+            ("x <STYLE media=a>#no *#no* </style> #t", "t"),
+            ("x <style> #no\n\n#t", "t"),
+            ("- x <script>#no\n  - #t\n", "t"),
+            ("x <code>#no</code> <code >'#no' <b>#no</b></code> #t", "t"),
+            ("| a | b |\n|---|---|\n| <code>#no</code> | #t |\n", "t"),
+            // Not what only looks like such an element, nor what is never ended.
+            ("<b>#t</b> <codes>#u</codes> <code/>#v <code>#w", "t u v w"),
+            ("x <code>[[page]]</code> <style> </style>#t", "t"),
+        ] {
+            assert_eq!(parse(text).tags.join(" "), expected, "{text}");
+        }
+        assert_eq!(links("x <code>[[page]]</code>"), ["w page"]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ const MAX_CHARS: usize = 100;
 
 /// Finds the tags of a body in order, without `#`. A tag is made of letters, digits, `_`, `-` and `/`, with at
 /// least one letter, after a space, an opening bracket, a quotation mark or the like; nothing in a masked
-/// place is one.
+/// place is one, nor is a colour that stands as a value.
 pub(super) fn find<'a>(body: &'a str, masks: &Spans) -> impl Iterator<Item = &'a str> {
     body.match_indices('#').filter_map(move |(at, _)| {
         let before = body[..at].chars().next_back();
@@ -28,9 +28,20 @@ pub(super) fn find<'a>(body: &'a str, masks: &Spans) -> impl Iterator<Item = &'a
             len += char.len_utf8();
         }
         let tag = rest[..len].trim_end_matches('/');
-        let counts = tag.contains(char::is_alphabetic) && masks.around(at).is_none();
+        let counts = tag.contains(char::is_alphabetic)
+            && masks.around(at).is_none()
+            && !is_colour(tag, before, rest[len..].chars().next());
         counts.then_some(tag)
     })
+}
+
+/// Says whether it is a colour of CSS by its form and by what stands around it: `#f4f4f4;`, `"#fff"`. By its form alone
+/// `#face` would be one.
+fn is_colour(tag: &str, before: Option<char>, after: Option<char>) -> bool {
+    let has_form =
+        matches!(tag.len(), 3 | 4 | 6 | 8) && tag.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_quoted = matches!(before, Some('"' | '\'')) && before == after;
+    has_form && (after == Some(';') || is_quoted)
 }
 
 fn is_tag_char(char: char) -> bool {
@@ -56,6 +67,16 @@ mod tests {
             ("C# a#b https://host/#frag &#39; {#id} href=#y", ""),
             ("## Heading #closing ##", "closing"),
             ("#trailing/ **#bold**", "trailing bold"),
+            ("color: #f4f4f4; a { color: #FFF; }", ""),
+            ("c = \"#1b1b1f\" or '#ff000080' or ['#abc', \"#face\"]", ""),
+            (
+                "#face #abc, (#ff0000) #cafe. \"#cafe au lait\"",
+                "face abc ff0000 cafe cafe",
+            ),
+            (
+                "#bread; #beef-stew; '#deed-box'",
+                "bread beef-stew deed-box",
+            ),
         ] {
             let found: Vec<&str> = find(text, &Spans::default()).collect();
             assert_eq!(found.join(" "), expected, "{text}");

@@ -21,6 +21,8 @@ pub(super) struct Walk<'a> {
     /// Code, HTML, mathematics, reference definitions and the destinations of links: no wikilink and no tag
     /// stands there.
     pub(super) masks: Spans,
+    /// What stands between tags of HTML in a line and is no prose, as `<code>#fff</code>`: no tag of ours stands there.
+    pub(super) raw: Spans,
     /// Tables: a `|` in them is written `\|`.
     pub(super) tables: Vec<Range<usize>>,
 }
@@ -62,6 +64,74 @@ struct Open {
     range: Range<usize>,
 }
 
+/// Elements of HTML whose content is code.
+const CODE: [&str; 4] = ["code", "kbd", "pre", "samp"];
+/// Those whose content no reader sees; without their end they go on.
+const UNSEEN: [&str; 2] = ["script", "style"];
+
+/// Finds what stands between the tags of such an element in a line: their content is text to a Markdown parser.
+#[derive(Default)]
+struct Raw {
+    /// The element whose end is yet to come, and where its content begins.
+    open: Option<(&'static str, usize)>,
+    spans: Vec<Range<usize>>,
+}
+
+impl Raw {
+    /// Takes in an event: `range` is where it stands.
+    fn take(&mut self, event: &Event<'_>, range: &Range<usize>) {
+        match event {
+            Event::InlineHtml(html) => self.tag(html, range),
+            Event::Start(tag) if !is_inline(tag.to_end()) => self.end(range.start),
+            Event::End(tag) if !is_inline(*tag) => self.end(range.end),
+            _ => {}
+        }
+    }
+
+    fn tag(&mut self, html: &str, range: &Range<usize>) {
+        let after = html.trim_start_matches(['<', '/']);
+        let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+        let name = &after[..end.unwrap_or(after.len())];
+        match self.open {
+            Some((open, start)) => {
+                if html.starts_with("</") && open.eq_ignore_ascii_case(name) {
+                    self.spans.push(start..range.start);
+                    self.open = None;
+                }
+            }
+            None if html.starts_with("</") || html.ends_with("/>") => {}
+            None => {
+                let mut known = CODE.into_iter().chain(UNSEEN);
+                let known = known.find(|known| known.eq_ignore_ascii_case(name));
+                self.open = known.map(|name| (name, range.end));
+            }
+        }
+    }
+
+    /// Ends with its block what has no end of its own.
+    fn end(&mut self, at: usize) {
+        if let Some((name, start)) = self.open.take()
+            && UNSEEN.contains(&name)
+        {
+            self.spans.push(start..at.max(start));
+        }
+    }
+}
+
+/// Says whether it stands in a line, with text before and after it.
+fn is_inline(tag: TagEnd) -> bool {
+    matches!(
+        tag,
+        TagEnd::Emphasis
+            | TagEnd::Strong
+            | TagEnd::Strikethrough
+            | TagEnd::Superscript
+            | TagEnd::Subscript
+            | TagEnd::Link
+            | TagEnd::Image
+    )
+}
+
 /// What is Markdown to us beside `CommonMark`.
 pub(super) const OPTIONS: Options = Options::ENABLE_TABLES
     .union(Options::ENABLE_FOOTNOTES)
@@ -78,7 +148,9 @@ pub(super) fn walk(body: &str) -> Walk<'_> {
     let mut open: Vec<Open> = Vec::new();
     let mut in_heading = false;
     let mut depth = 0_usize;
+    let mut raw = Raw::default();
     while let Some((event, range)) = events.next() {
+        raw.take(&event, &range);
         let closes = matches!(event, Event::End(TagEnd::Link | TagEnd::Image));
         if let Some(open) = open.last_mut().filter(|_| !closes) {
             open.text_end = open.text_end.max(range.end);
@@ -166,6 +238,7 @@ pub(super) fn walk(body: &str) -> Walk<'_> {
         }
     }
     found.masks = Spans::of(masks);
+    found.raw = Spans::of(raw.spans);
     found
 }
 
