@@ -155,9 +155,12 @@ pub struct VerifyReport {
     pub repaired: u64,
     /// What stores held of ours under names that are no pages' paths, and that was removed, when that was asked for.
     pub removed: u64,
-    /// Stores that are not those which their receipts speak of (new, restored from a copy, or damaged): after a repair the
-    /// next drain looks through them once. The fast mode knows nothing of what they hold.
+    /// Stores that are not those which their receipts speak of (new, rebuilt, restored from a copy, or damaged): the next
+    /// drain looks through them once. The fast mode knows nothing of what they hold.
     pub replaced: Vec<&'static str>,
+    /// Those of them that a drain notices only after a repair: their own note of who they are says otherwise.
+    #[serde(skip)]
+    pub unnoticed: Vec<&'static str>,
     /// Paths asked for that there is nothing of anywhere.
     #[serde(skip)]
     pub unknown: Vec<String>,

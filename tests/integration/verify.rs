@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::damage::hands::{Shard, commit_other, outbox, sqlite};
+use crate::damage::hands::{Shard, commit_other, other_store, outbox, sqlite};
 use crate::wiki::Wiki;
 
 const A: &str = "wiki-output/a.md";
@@ -363,4 +363,35 @@ fn a_file_in_the_place_of_the_vectors_is_told_and_left() {
     fs::remove_file(&place).unwrap();
     wiki.drain();
     wiki.assert_in_sync();
+}
+
+#[test]
+fn a_store_that_the_next_drain_looks_through_by_itself_is_told_apart_from_one_that_takes_a_repair()
+{
+    let wiki = drained();
+    let built = wiki.ws(&["rebuild", "vectors"]).code(0).out;
+    let advice = "the next `wiki-sync drain` looks through them once\n";
+    assert!(built.ends_with(advice), "{built}");
+    let told = wiki.ws(&["verify"]).code(0).out;
+    assert!(told.contains("in sync: 3 pages"), "{told}");
+    assert!(
+        told.contains(advice) && !told.contains("--repair"),
+        "{told}"
+    );
+    assert_eq!(wiki.ws(&["verify", "--quiet"]).code(0).err, "");
+    wiki.drain();
+    let told = wiki.ws(&["verify"]).code(0).out;
+    assert!(!told.contains(advice), "{told}");
+    // Its note says that it is the one: no drain would look into it.
+    other_store(&wiki);
+    let told = wiki.ws(&["verify"]).code(0).out;
+    assert!(
+        told.contains("vectors; `wiki-sync verify --repair` has"),
+        "{told}"
+    );
+    let told = wiki.ws(&["verify", "--repair"]).code(0).out;
+    assert!(told.contains(advice), "{told}");
+    wiki.drain();
+    let told = wiki.ws(&["verify"]).code(0).out;
+    assert!(!told.contains("the next"), "{told}");
 }

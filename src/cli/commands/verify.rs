@@ -112,15 +112,23 @@ fn print(out: &mut Out, report: &VerifyReport, is_repaired: bool) {
             out.say(format_args!("  {unseen}"));
         }
     }
-    if !report.replaced.is_empty() {
+    let (by_repair, by_itself): (Vec<_>, Vec<_>) = (report.replaced.iter().copied())
+        .partition(|store| report.unnoticed.contains(store) && !is_repaired);
+    if !by_itself.is_empty() {
+        let told = format!(
+            "new, rebuilt or restored since the last drain: {}; the next `wiki-sync drain` looks through them once",
+            by_itself.join(", ")
+        );
+        if report.in_sync {
+            out.say(told);
+        } else {
+            out.trouble(told);
+        }
+    }
+    if !by_repair.is_empty() {
         out.trouble(format_args!(
-            "not the store that its receipts speak of: {}; {}",
-            report.replaced.join(", "),
-            if is_repaired {
-                "the next `wiki-sync drain` looks through it once"
-            } else {
-                "`wiki-sync verify --repair` has the next drain look through it once"
-            }
+            "not the store that its receipts speak of: {}; `wiki-sync verify --repair` has the next drain look through it once",
+            by_repair.join(", ")
         ));
     }
     if !report.drift.is_empty() {

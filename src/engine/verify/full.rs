@@ -187,6 +187,12 @@ fn read_stores(
         let is_replaced = standing == Standing::Replaced;
         if is_replaced {
             judge.report.replaced.push(name.as_str());
+            if matches!(
+                super::judge::standing(parts, at, false),
+                Ok(Standing::Known)
+            ) {
+                judge.report.unnoticed.push(name.as_str());
+            }
         }
         let holdings: HashMap<_, _> = holdings
             .into_iter()
