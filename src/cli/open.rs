@@ -425,7 +425,7 @@ mod wired {
     use crate::embed::{self, Embeddings};
     use crate::model::{ContentSha, Failure, FailureKind};
     use crate::outbox::{self, Clock, Outbox, Owner, RedisSettings};
-    use crate::query::search::{Asked, Found};
+    use crate::query::search::{Asked, Found, called_first, meant, why_nothing};
     use crate::state::{Receipts, StateDir, open_db};
     use crate::stores::Store;
     use crate::stores::git::{self, GitSettings, GitStore};
@@ -698,11 +698,16 @@ mod wired {
         };
         let choice = &ws.config.search;
         let weights = [choice.words_weight, choice.meaning_weight];
+        // Names and tags are asked of the graph. A search is no worse for one that cannot be read.
+        let db = ws.graph_to_read().ok();
+        let meant = db.as_ref().map(|db| meant(db, &asked.only));
         let mut question = Question {
             meaning: meaning.as_deref(),
             // Small numbers, and only their ratio counts.
             weights: weights.map(|weight| f32::from(u16::try_from(weight).unwrap_or(u16::MAX))),
-            only: asked.only.clone(),
+            only: meant
+                .and_then(Result::ok)
+                .unwrap_or_else(|| asked.only.clone()),
             ..Question::words(asked.query, asked.limit)
         };
         let answer = match store.ask(&question) {
@@ -716,17 +721,17 @@ mod wired {
             }
             other => other?,
         };
-        let is_narrow = asked.only != Only::default();
-        let is_elsewhere = answer.hits.is_empty() && is_narrow && {
-            question.only = Only::default();
-            question.limit = 1;
-            store
-                .ask(&question)
-                .is_ok_and(|answer| !answer.hits.is_empty())
-        };
+        let mut hits = answer.hits;
+        let mut why_not = Vec::new();
+        if let Some(db) = &db {
+            hits = called_first(db, &mut store, &question, hits)?;
+            if hits.is_empty() && asked.only != Only::default() {
+                why_not = why_nothing(db, &mut store, &question, &asked.only).unwrap_or_default();
+            }
+        }
         Ok(Found {
-            is_elsewhere,
-            hits: answer.hits,
+            hits,
+            why_nothing: why_not,
             channels: answer.channels,
             no_meaning,
         })

@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::Place;
 use super::answer::{SHORT, Trouble, clip};
 use crate::model::PagePath;
-use crate::query::graph::{FindError, find_page};
+use crate::query::graph::{FindError, did_you_mean, find_page, linked_page};
 
 /// The longest name of a page, in bytes: paths are no longer on any system that we know.
 pub(super) const NAME: usize = 4_096;
@@ -63,13 +63,12 @@ pub(super) fn in_graph(place: &dyn Place, db: &Connection, named: &str) -> Resul
     }
 }
 
-/// Returns what links lead to: the path of a page, as [`in_graph`]; where there is none, the name.
+/// Returns what links lead to: the path of a page, as [`in_graph`]; where they lead to none, the name.
 pub(super) fn linked(place: &dyn Place, db: &Connection, named: &str) -> Result<String, Trouble> {
     let name = name(named)?;
     let name = by_path(place, name).map_or_else(|| name.into(), |page| page.to_string());
-    match find_page(db, place.wiki().pages_dir(), &name) {
-        Ok(page) => Ok(page),
-        Err(FindError::None(_)) => Ok(name),
+    match linked_page(db, place.wiki().pages_dir(), &name) {
+        Ok(page) => Ok(page.unwrap_or(name)),
         Err(error) => Err(unfound(&name, error)),
     }
 }
@@ -100,7 +99,10 @@ pub(super) fn unfound(name: &str, error: FindError) -> Trouble {
         several @ FindError::Several { .. } => {
             Trouble::new(several.to_string()).hint("give the whole path of one of them")
         }
-        FindError::None(_) => none(name),
+        FindError::None { near, .. } => {
+            let near = did_you_mean(&near).into_iter();
+            near.fold(none(name), Trouble::hint)
+        }
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Args {
     limit: Number<1, MOST>,
     /// Only pages whose path begins so, for example "wiki-output/guides/".
     path_prefix: Option<String>,
-    /// Only pages with this tag, without "#".
+    /// Only pages with this tag.
     tag: Option<String>,
     /// Only pages with this label repo (the source repository that a page describes).
     repo: Option<String>,
@@ -78,6 +78,8 @@ pub(super) struct Results {
     cut: bool,
     /// What was searched by: "words", "meaning".
     channels: Vec<&'static str>,
+    /// Why nothing was found, where it is for what was asked of the pages: no page has such a tag, for example.
+    why_nothing: Vec<String>,
     /// Why it was searched by words alone, where it was to be searched by meaning too.
     lack: Option<String>,
     /// How far this can be relied upon.
@@ -102,16 +104,18 @@ pub(super) fn run(place: &dyn Place, args: &Args) -> Result<Results, Trouble> {
                 .path_prefix
                 .as_deref()
                 .map(|prefix| from_root(pages_dir, prefix)),
-            tag: args.tag.clone(),
+            tags: args.tag.iter().cloned().collect(),
             repo: args.repo.clone(),
             lang: args.lang.clone(),
+            ..Only::default()
         },
         turn: None,
     };
-    let found = place.search(&asked)?;
+    let mut found = place.search(&asked)?;
     let lack = found.no_meaning.as_ref().map(told);
     let channels = found.channels.iter().map(|channel| channel.as_str());
     let channels = channels.collect();
+    let why_nothing = std::mem::take(&mut found.why_nothing);
     let hits = compared(place.wiki(), query, found, SNIPPET);
     let stale = hits.iter().filter(|hit| hit.stale).count() as u64;
     let pages = hits.into_iter().map(|hit| Hit {
@@ -128,6 +132,7 @@ pub(super) fn run(place: &dyn Place, args: &Args) -> Result<Results, Trouble> {
         pages,
         cut,
         channels,
+        why_nothing,
         lack,
         freshness: Freshness::look(place, stale),
     })
@@ -153,6 +158,9 @@ impl Answer for Results {
         let mut text = String::new();
         if self.pages.is_empty() {
             text.push_str("Nothing found.\n");
+        }
+        for why in &self.why_nothing {
+            let _ = writeln!(text, "({why})");
         }
         for (number, hit) in (1..).zip(&self.pages) {
             let heading = match hit.heading.as_str() {

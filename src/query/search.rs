@@ -1,15 +1,25 @@
-//! Search as it is told: hits with a snippet, each compared with the page as it is on disk now.
+//! Search as it is told: pages that are called what was asked for first, each hit with a snippet and compared with the
+//! page as it is on disk now; and why nothing was found.
 
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
+use rusqlite::Connection;
 use serde::Serialize;
 
+use super::graph;
 use crate::model::{Failure, PagePath};
-use crate::stores::vectors::{self, Channel, Only};
+use crate::stores::vectors::{self, Channel, Only, Question, VectorStore};
 use crate::wiki::{Reading, Wiki};
 
 /// Characters of a hit's text that are shown.
 pub const SNIPPET: usize = 200;
+
+/// The most pages that are put first for their name. Of more, the name says little.
+const CALLED: usize = 200;
+
+/// How many pages elsewhere are asked for their labels.
+const ELSEWHERE: usize = 20;
 
 /// What is asked of the vectors store.
 #[derive(Debug)]
@@ -31,10 +41,138 @@ pub struct Found {
     pub hits: Vec<vectors::Hit>,
     /// What was searched.
     pub channels: Vec<Channel>,
-    /// Nothing was found, and something would be in all pages.
-    pub is_elsewhere: bool,
+    /// Why nothing was found in the pages that were looked at, for people; empty where something was, and where nothing is
+    /// known.
+    pub why_nothing: Vec<String>,
     /// Why it was not searched by meaning although a provider is set.
     pub no_meaning: Option<Failure>,
+}
+
+/// Says of which pages, as a person names them, is asked: each tag in all spellings that pages have.
+///
+/// # Errors
+/// As [`graph::spellings`].
+pub fn meant(db: &Connection, only: &Only) -> Result<Only, Failure> {
+    let mut tags = Vec::new();
+    for tag in &only.tags {
+        tags.extend(graph::spellings(db, tag)?);
+    }
+    Ok(Only {
+        tags,
+        ..only.clone()
+    })
+}
+
+/// Returns what `answer` found with the pages first that are called what was asked for by title, alias or file name: in
+/// the order of their scores, whatever those are. The others stay as they are, in score and order.
+///
+/// More is better within one answer, so the scores of the first are raised by that of the best other, where one of them is
+/// not above it anyway.
+///
+/// # Errors
+/// As [`VectorStore::best_of`].
+pub fn called_first(
+    db: &Connection,
+    store: &mut VectorStore,
+    question: &Question<'_>,
+    answer: Vec<vectors::Hit>,
+) -> Result<Vec<vectors::Hit>, Failure> {
+    // Without names, in a graph that is damaged, it is a search as any other.
+    let called = graph::called(db, question.text, CALLED).unwrap_or_default();
+    if called.is_empty() {
+        return Ok(answer);
+    }
+    let first = store.best_of(question, &called)?;
+    Ok(put_first(first, answer, question.limit))
+}
+
+fn put_first(
+    mut first: Vec<vectors::Hit>,
+    mut others: Vec<vectors::Hit>,
+    limit: usize,
+) -> Vec<vectors::Hit> {
+    let called: HashSet<&str> = first.iter().map(|hit| hit.path.as_str()).collect();
+    others.retain(|hit| !called.contains(hit.path.as_str()));
+    let best = others.first().map_or(0.0, |hit| hit.score);
+    if first.last().is_some_and(|hit| hit.score <= best) {
+        for hit in &mut first {
+            hit.score += best;
+        }
+    }
+    first.extend(others);
+    first.truncate(limit);
+    first
+}
+
+/// Says why nothing is in the pages that were looked at: what is asked of them that no page has, else that it is in others.
+/// `meant` is what [`meant`] made of `only`.
+///
+/// # Errors
+/// As those of the parts.
+pub fn why_nothing(
+    db: &Connection,
+    store: &mut VectorStore,
+    question: &Question<'_>,
+    only: &Only,
+) -> Result<Vec<String>, Failure> {
+    let mut why = Vec::new();
+    for tag in &only.tags {
+        let spellings = graph::spellings(db, tag)?;
+        why.extend(graph::no_such_tag(db, graph::bare(tag), &spellings)?);
+    }
+    if let Some(prefix) = &only.prefix
+        && !graph::any_begins(db, prefix)?
+    {
+        why.push(format!("no page's path begins with {prefix:?}"));
+    }
+    if !why.is_empty() {
+        return Ok(why);
+    }
+    let elsewhere = Question {
+        only: Only::default(),
+        limit: ELSEWHERE,
+        ..question.clone()
+    };
+    let found = store.ask(&elsewhere)?.hits;
+    let elsewhere = called_first(db, store, &elsewhere, found)?;
+    if elsewhere.is_empty() {
+        return Ok(why);
+    }
+    let labels = [
+        ("repo", &only.repo, labels(&elsewhere, |hit| &hit.repo)),
+        ("lang", &only.lang, labels(&elsewhere, |hit| &hit.lang)),
+    ];
+    for (name, wanted, there) in labels {
+        if let Some(wanted) = wanted
+            && !there.contains(wanted.as_str())
+        {
+            let there: Vec<&str> = there.into_iter().take(5).collect();
+            let there = match there.as_slice() {
+                [] => String::new(),
+                there => format!("; they have {}", there.join(", ")),
+            };
+            why.push(format!(
+                "the best pages for it have no {name} {wanted:?}{there}"
+            ));
+        }
+    }
+    if why.is_empty() {
+        let tags = only.tags.iter().map(|tag| graph::bare(tag));
+        let limits: Vec<String> = (only.prefix.iter().map(|prefix| ("path", prefix.as_str())))
+            .chain(tags.map(|tag| ("tag", tag)))
+            .chain(only.repo.iter().map(|repo| ("repo", repo.as_str())))
+            .chain(only.lang.iter().map(|lang| ("lang", lang.as_str())))
+            .map(|(name, value)| format!("{name} {value:?}"))
+            .collect();
+        let limits = limits.join(" and ");
+        why.push(format!("it is in other pages, not in those with {limits}"));
+    }
+    Ok(why)
+}
+
+fn labels(hits: &[vectors::Hit], label: impl Fn(&vectors::Hit) -> &String) -> BTreeSet<&str> {
+    let labels = hits.iter().map(|hit| label(hit).as_str());
+    labels.filter(|label| !label.is_empty()).collect()
 }
 
 /// A hit as it is told.
@@ -160,6 +298,50 @@ fn position(text: &[char], word: &str) -> Option<(usize, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn hits(found: &[(&str, f32)]) -> Vec<vectors::Hit> {
+        let hit = |&(path, score): &(&str, f32)| vectors::Hit {
+            path: path.into(),
+            title: String::new(),
+            heading: Vec::new(),
+            score,
+            text: String::new(),
+            page_sha: String::new(),
+            point_id: String::new(),
+            section: 0,
+            repo: String::new(),
+            lang: String::new(),
+        };
+        found.iter().map(hit).collect()
+    }
+
+    #[test]
+    fn pages_that_are_called_so_come_first_once_and_no_score_is_below_one_behind_it() {
+        let others = || hits(&[("a", 9.0), ("b", 7.0), ("c", 1.0)]);
+        for (first, limit, expected) in [
+            (&[][..], 3, &[("a", 9.0), ("b", 7.0), ("c", 1.0)][..]),
+            (&[("c", 1.0)], 3, &[("c", 10.0), ("a", 9.0), ("b", 7.0)]),
+            (
+                &[("d", 2.0), ("e", 0.0)],
+                3,
+                &[("d", 11.0), ("e", 9.0), ("a", 9.0)],
+            ),
+            (&[("a", 9.0)], 2, &[("a", 9.0), ("b", 7.0)]),
+            (
+                &[("b", 7.0), ("c", 1.0)],
+                9,
+                &[("b", 16.0), ("c", 10.0), ("a", 9.0)],
+            ),
+            (&[("d", 2.0), ("b", 1.0)], 1, &[("d", 11.0)]),
+        ] {
+            let told = put_first(hits(first), others(), limit);
+            assert_eq!(told, hits(expected), "{first:?}");
+        }
+        assert_eq!(
+            put_first(hits(&[("x", 0.0)]), Vec::new(), 5),
+            hits(&[("x", 0.0)])
+        );
+    }
 
     #[test]
     fn the_snippet_shows_the_first_word_found_in_whole_words() {

@@ -64,9 +64,10 @@ impl Asked {
         let given = |text: &str| (!text.trim().is_empty()).then(|| text.trim().to_owned());
         Only {
             prefix: given(&self.path),
-            tag: given(&self.tag).map(|tag| tag.trim_start_matches('#').to_owned()),
+            tags: given(&self.tag).into_iter().collect(),
             repo: given(&self.repo),
             lang: given(&self.lang),
+            ..Only::default()
         }
     }
 
@@ -174,7 +175,13 @@ fn answer(asked: &Asked, found: &Result<Answer, Failure>) -> Markup {
     if asked.q.trim().is_empty() {
         return html! { p.remark { "Type to search. Words are found as they are written; with an embedding provider, what they mean too." } };
     }
-    let by = answer.hits.first().map(|hit| hit.channels.join(" and "));
+    let by = answer
+        .hits
+        .first()
+        .map(|hit| match hit.channels.as_slice() {
+            [] => "name".into(),
+            channels => channels.join(" and "),
+        });
     let words = words(&asked.q);
     let shown = answer.hits.len().min(asked.shown());
     let has_more = answer.hits.len() > shown;
@@ -182,7 +189,7 @@ fn answer(asked: &Asked, found: &Result<Answer, Failure>) -> Markup {
         p.remark {
             @match by {
                 Some(by) => { @if has_more { "The best " } (count(shown as u64, "page")) ", by " (by) },
-                None => "Nothing found.",
+                None => { "Nothing found." @for why in &answer.why_nothing { " — " (why) } },
             }
         }
         @if let Some(why) = &answer.by_words_alone { p.remark.busy { "Searched by words alone: " (why) } }

@@ -62,6 +62,8 @@ pub trait Source: Send + Sync + 'static {
 pub struct Answer {
     /// The pages, best first.
     pub hits: Vec<Hit>,
+    /// Why nothing was found in the pages that were looked at.
+    pub why_nothing: Vec<String>,
     /// Why it was not searched by meaning although a provider is set.
     pub by_words_alone: Option<String>,
 }

@@ -311,7 +311,17 @@ fn a_page_keeps_the_unicode_form_that_its_name_has() {
     both.sort();
     assert_eq!(wiki.head_pages(), both);
     let conflicts = wiki.json(0, &["graph", "conflicts"]);
-    assert_eq!(conflicts.as_array().unwrap().len(), 2, "{conflicts}");
+    assert_eq!(conflicts.as_array().unwrap().len(), 1, "{conflicts}");
+    let forms = serde_json::json!(["decomposed", "composed"]);
+    assert_eq!(
+        (&conflicts[0]["with"][0], &conflicts[0]["forms"]),
+        (&nfc.into(), &forms)
+    );
+    let told = wiki.ws(&["graph", "conflicts"]).code(0).out;
+    assert!(
+        told.contains("(decomposed, NFD)") && told.ends_with("\n1 conflict\n"),
+        "{told}"
+    );
     wiki.assert_in_sync();
 }
 

@@ -115,3 +115,59 @@ fn networkx_reads_the_export_with_the_same_nodes_and_edges() {
         "[[6, 5, 2], [6, 5, 2]]"
     );
 }
+
+#[test]
+fn a_name_that_is_no_page_tells_which_may_have_been_meant_and_an_address_is_taken_as_links_take_it()
+{
+    let wiki = Wiki::with(&[
+        (
+            "wiki-output/guides/content.md",
+            "# 콘텐츠 컬렉션\n\n[그림](/ko/guides/images/)\n",
+        ),
+        (
+            "wiki-output/guides/images.md",
+            "# 이미지\n\n[[deploy/index]]\n",
+        ),
+        ("wiki-output/guides/deploy/index.md", "# 배포\n"),
+    ]);
+    wiki.drain();
+    let unknown = wiki.ws(&["graph", "backlinks", "콘텐츠"]).code(1).err;
+    let hint = "hint: did you mean \"콘텐츠 컬렉션\" (wiki-output/guides/content.md)?";
+    assert!(unknown.contains(hint), "{unknown}");
+    let far = wiki
+        .ws(&["graph", "neighbors", "guides/imagse"])
+        .code(1)
+        .err;
+    assert!(
+        far.contains("hint: did you mean wiki-output/guides/images.md?"),
+        "{far}"
+    );
+    for address in ["/ko/guides/images/", "guides/images/", "guides/images#top"] {
+        let links = wiki.json(0, &["graph", "backlinks", address]);
+        assert_eq!(
+            links[0]["path"], "wiki-output/guides/content.md",
+            "{address}"
+        );
+    }
+    for address in ["guides/deploy", "guides/deploy/"] {
+        let links = wiki.json(0, &["graph", "backlinks", address]);
+        assert_eq!(
+            links[0]["path"], "wiki-output/guides/images.md",
+            "{address}"
+        );
+    }
+    let near = wiki.ws(&["graph", "neighbors", "배포"]).code(0).out;
+    assert_eq!(near, "wiki-output/guides/images.md  이미지\n1 neighbor\n");
+    let two = wiki
+        .ws(&["graph", "neighbors", "배포", "--depth", "2"])
+        .code(0)
+        .out;
+    let lines: Vec<_> = two.lines().collect();
+    assert_eq!(lines[0], "wiki-output/guides/images.md  이미지  1 step");
+    assert_eq!(
+        lines[1],
+        "wiki-output/guides/content.md  콘텐츠 컬렉션  2 steps, by wiki-output/guides/images.md"
+    );
+    let hubs = wiki.json(0, &["graph", "hubs", "-n", "1"]);
+    assert_eq!(hubs.as_array().unwrap().len(), 1);
+}

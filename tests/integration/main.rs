@@ -81,6 +81,7 @@ mod redis_workers;
 mod schema;
 #[cfg(feature = "edge")]
 mod scope;
+mod search;
 #[cfg(all(feature = "edge", feature = "serve"))]
 mod serve;
 #[cfg(all(feature = "edge", feature = "serve"))]

@@ -295,7 +295,11 @@ fn a_search_looks_at_the_pages_that_it_is_told_to() {
     let told = wiki.ws(&["search", "needle", "--tag", "green", "--json"]);
     let told = told.code(0);
     assert_eq!(told.json(), serde_json::json!([]));
-    for words in ["--tag \"green\"", "nothing found, by words"] {
+    for words in [
+        "no page has the tag \"green\"",
+        "blue, red",
+        "nothing found\n",
+    ] {
         assert!(told.err.contains(words), "{}", told.err);
     }
     for (flags, found) in [

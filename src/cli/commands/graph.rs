@@ -13,7 +13,9 @@ use crate::cli::open;
 use crate::cli::out::{Style, clean, count};
 use crate::model::StoreName;
 use crate::query::graph::export::{Format, write};
-use crate::query::graph::{self, Direction, FindError, More, Net, Row, Through};
+use crate::query::graph::{
+    self, Direction, FindError, More, Net, Row, Through, conflict_told, did_you_mean,
+};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum GraphCommand {
@@ -58,7 +60,7 @@ pub(crate) enum GraphCommand {
     /// List the pages that most other pages link to
     Hubs {
         /// List at most this many
-        #[arg(long, value_name = "N", default_value_t = 20)]
+        #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
         limit: usize,
     },
     /// List the pages by what hangs together, whatever the links' direction
@@ -98,11 +100,15 @@ pub(crate) enum ExportForm {
 
 impl From<FindError> for CommandError {
     fn from(error: FindError) -> Self {
-        match error {
-            FindError::Failed(failure) => failure.into(),
-            why @ (FindError::None(_) | FindError::Several { .. }) => Self::new(why.to_string())
-                .hint("give its whole path; a new page is known after `wiki-sync drain`"),
-        }
+        let text = error.to_string();
+        let near = match error {
+            FindError::Failed(failure) => return failure.into(),
+            FindError::None { near, .. } => near,
+            FindError::Several { .. } => Vec::new(),
+        };
+        let near = did_you_mean(&near).into_iter();
+        near.fold(Self::new(text), Self::hint)
+            .hint("give its whole path; a new page is known after `wiki-sync drain`")
     }
 }
 
@@ -179,7 +185,19 @@ pub(super) fn run(command: &GraphCommand, cx: &mut Context) -> Result<Exit, Comm
         cx.out.json(&rows);
         return Ok(Exit::Ok);
     }
+    let is_far = |row: &Row| matches!(row.more, More::Near { distance, .. } if distance > 1);
+    let is_far = rows.iter().any(is_far);
     for row in &rows {
+        if let More::Conflict {
+            with,
+            differ_by,
+            forms,
+        } = &row.more
+        {
+            let told = conflict_told(&row.path, with, *differ_by, forms);
+            cx.out.line(clean(&told));
+            continue;
+        }
         let place = match &row.more {
             More::Link { line, .. } | More::Broken { line, .. } => {
                 format!("{}:{line}", clean(&row.path))
@@ -187,7 +205,7 @@ pub(super) fn run(command: &GraphCommand, cx: &mut Context) -> Result<Exit, Comm
             _ => clean(&row.path).into_owned(),
         };
         let place = cx.out.paint(Style::Bold, place).into_owned();
-        cx.out.line(format_args!("{place}  {}", about(row)));
+        cx.out.line(format_args!("{place}  {}", about(row, is_far)));
     }
     cx.out.say(count(rows.len() as u64, noun));
     Ok(Exit::Ok)
@@ -269,10 +287,11 @@ fn name_of(ws: &open::Workspace, typed: &str) -> String {
     }
 }
 
-fn about(row: &Row) -> String {
+/// Tells what a row says; `is_far` says whether any node is more than a step away.
+fn about(row: &Row, is_far: bool) -> String {
     let title = clean(&row.title);
     match &row.more {
-        More::Nothing {} | More::Member { .. } => title.into_owned(),
+        More::Nothing {} | More::Member { .. } | More::Conflict { .. } => title.into_owned(),
         More::Link { target, .. } => format!("{title}  {}", link(row, target)),
         More::Broken {
             target,
@@ -287,12 +306,9 @@ fn about(row: &Row) -> String {
             };
             format!("{} {why}", link(row, target))
         }
-        More::Conflict { with } => {
-            format!(
-                "differs only by case or form from {}",
-                clean(&with.join(", "))
-            )
-        }
+        // Of the first step it is known by whom, and when there is no other, that it is the first.
+        More::Near { distance: 1, .. } if !is_far => title.into_owned(),
+        More::Near { distance: 1, .. } => format!("{title}  1 step"),
         More::Near { distance, through } => {
             let steps = count(u64::from(*distance), "step");
             format!("{title}  {steps}, by {}", clean(through))

@@ -22,7 +22,7 @@ pub(crate) struct SearchArgs {
     /// Only pages whose path begins so: as it is shown, or from the current or the pages' folder
     #[arg(long, value_name = "PREFIX")]
     path_prefix: Option<String>,
-    /// Only pages with this tag
+    /// Only pages with this tag, in any case and Unicode form
     #[arg(long, value_name = "TAG")]
     tag: Option<String>,
     /// Only pages with this label `repo`
@@ -32,6 +32,8 @@ pub(crate) struct SearchArgs {
     #[arg(long, value_name = "LANG")]
     lang: Option<String>,
 }
+
+const NOTHING: &str = "nothing found";
 
 /// Reads a number that is not zero.
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -54,10 +56,11 @@ pub(super) fn run(args: &SearchArgs, cx: &mut Context) -> Result<Exit, CommandEr
         query: &query,
         limit: args.limit,
         only: Only {
-            prefix: prefix.clone(),
-            tag: args.tag.clone(),
+            prefix,
+            tags: args.tag.iter().cloned().collect(),
             repo: args.repo.clone(),
             lang: args.lang.clone(),
+            ..Only::default()
         },
         turn: None,
     };
@@ -71,39 +74,21 @@ pub(super) fn run(args: &SearchArgs, cx: &mut Context) -> Result<Exit, CommandEr
         ));
     }
     let channels: Vec<_> = found.channels.iter().map(|one| one.as_str()).collect();
-    let channels = channels.join(" and ");
-    let is_elsewhere = found.is_elsewhere;
-    let hits = told(&ws.wiki, &query, found, SNIPPET);
-    if is_elsewhere {
-        let prefix = prefix.iter().map(|prefix| ("--path-prefix", prefix));
-        let others = [
-            ("--tag", &args.tag),
-            ("--repo", &args.repo),
-            ("--lang", &args.lang),
-        ];
-        let others = others
-            .into_iter()
-            .filter_map(|(flag, value)| Some((flag, value.as_ref()?)));
-        let limits: Vec<_> = prefix
-            .chain(others)
-            .map(|(flag, value)| format!("{flag} {value:?}"))
-            .collect();
-        cx.out.note(format_args!(
-            "no page with {} has it, and others have",
-            limits.join(", ")
-        ));
+    let channels = match channels.as_slice() {
+        // Neither words nor meaning are in the query; a page is called so.
+        [] => "name".into(),
+        channels => channels.join(" and "),
+    };
+    for why in &found.why_nothing {
+        cx.out.note(clean(why));
     }
+    let hits = told(&ws.wiki, &query, found, SNIPPET);
     if let Some(lack) = ws.lack(StoreName::Vectors)? {
         cx.out.note(lack);
     }
-    let nothing = match channels.as_str() {
-        "" => "nothing found".into(),
-        channels => format!("nothing found, by {channels}"),
-    };
     if cx.out.is_json() {
-        // An empty list does not say how it was searched.
         if hits.is_empty() {
-            cx.out.note(nothing);
+            cx.out.note(NOTHING);
         }
         cx.out.json(&hits);
         return Ok(Exit::Ok);
@@ -132,7 +117,7 @@ pub(super) fn run(args: &SearchArgs, cx: &mut Context) -> Result<Exit, CommandEr
             .line(format_args!("    {mark}: `wiki-sync drain` follows"));
     }
     if hits.is_empty() {
-        cx.out.say(nothing);
+        cx.out.say(NOTHING);
     } else {
         let pages = count(hits.len() as u64, "page");
         cx.out.say(format_args!("{pages}, by {channels}"));

@@ -118,6 +118,7 @@ impl Source for Workspace {
         let by_words_alone = found.no_meaning.as_ref().map(|why| why.reason.clone());
         Ok(Answer {
             by_words_alone,
+            why_nothing: std::mem::take(&mut found.why_nothing),
             hits: told(&self.wiki, query, found, SNIPPET),
         })
     }

@@ -3,6 +3,8 @@
 //! | file | what |
 //! |---|---|
 //! | here | questions that SQLite answers by an index |
+//! | `conflicts.rs` | paths that differ only by case or Unicode form |
+//! | `names.rs` | what a name or a tag may have meant |
 //! | `near.rs` | what is around a page, step by step |
 //! | `net.rs` | the graph in memory, for questions that walk |
 //! | `export.rs` | the whole graph for other programs |
@@ -10,8 +12,10 @@
 //!
 //! Every row has `path`, `title`, `kind`, `label` and `anchor`, and every list the same order on every run.
 
+mod conflicts;
 pub mod export;
 pub mod map;
+mod names;
 mod near;
 mod net;
 
@@ -20,6 +24,10 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use serde::Serialize;
 
+pub use self::conflicts::{DifferBy, Form, conflicts, told as conflict_told};
+pub use self::names::{
+    Near, any_begins, bare, called, did_you_mean, near_names, no_such_tag, spellings,
+};
 pub use self::near::near;
 pub use self::net::{Direction, Net, Through};
 
@@ -27,7 +35,7 @@ use crate::model::markdown::LinkKind;
 use crate::model::{Failure, PagePath};
 use crate::state::db_failure;
 use crate::stores;
-use crate::stores::graph::{Leads, find_pages, placeholder_key};
+use crate::stores::graph::{Leads, find_addressed, find_pages, placeholder_key};
 
 /// Candidates that an error names at most.
 const CANDIDATES: usize = 20;
@@ -79,6 +87,10 @@ pub enum More {
     Conflict {
         /// The others' paths, in the order of their bytes.
         with: Vec<String>,
+        /// What they differ by.
+        differ_by: DifferBy,
+        /// The form of its path, then of the others'.
+        forms: Vec<Form>,
     },
     /// A node near another one.
     Near {
@@ -114,8 +126,13 @@ pub enum More {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
     /// No page has this path, name, alias or title.
-    #[error("no page {0:?} in the graph")]
-    None(String),
+    #[error("no page {name:?} in the graph")]
+    None {
+        /// The name.
+        name: String,
+        /// Pages that may have been meant.
+        near: Vec<Near>,
+    },
     /// Several pages are equally good.
     #[error("{name:?} names several pages: {}", .candidates.join(", "))]
     Several {
@@ -172,20 +189,41 @@ fn rows<T>(
 }
 
 /// Returns the one page that a user means: by its path, with or without the wiki's folder in front and the
-/// extension behind, or by a name that a link could use.
+/// extension behind, by a name that a link could use, or by an address as it stands in a Markdown link.
 ///
 /// # Errors
 /// [`FindError`].
 pub fn find_page(db: &Connection, pages_dir: &str, name: &str) -> Result<String, FindError> {
-    let mut found = find_pages(db, pages_dir, name, CANDIDATES).map_err(|e| failed(&e))?;
-    match found.len() {
-        0 => Err(FindError::None(name.into())),
-        1 => Ok(found.remove(0)),
-        _ => Err(FindError::Several {
+    match one_page(find_pages, db, pages_dir, name)? {
+        Some(page) => Ok(page),
+        None => one_page(find_addressed, db, pages_dir, name)?.map_or_else(|| none(db, name), Ok),
+    }
+}
+
+/// How pages are found by a name: at most so many.
+type Find = fn(&Connection, &str, &str, usize) -> rusqlite::Result<Vec<String>>;
+
+fn one_page(
+    find: Find,
+    db: &Connection,
+    pages_dir: &str,
+    name: &str,
+) -> Result<Option<String>, FindError> {
+    let mut found = find(db, pages_dir, name, CANDIDATES).map_err(|e| failed(&e))?;
+    if found.len() > 1 {
+        return Err(FindError::Several {
             name: name.into(),
             candidates: found,
-        }),
+        });
     }
+    Ok(found.pop())
+}
+
+fn none<T>(db: &Connection, name: &str) -> Result<T, FindError> {
+    Err(FindError::None {
+        name: name.into(),
+        near: near_names(db, name)?,
+    })
 }
 
 /// Returns the SHA of the page that the graph took in, in hex; `None` where it holds no such page.
@@ -211,7 +249,7 @@ fn link_to(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
 }
 
 /// Returns the links to a page, by linking page and place in it. `path_or_name` is as for [`find_page`]; where it
-/// is no page but links to it exist all the same, those are returned.
+/// is no page's name but links to it exist all the same, those are returned.
 ///
 /// # Errors
 /// [`FindError`].
@@ -221,11 +259,7 @@ pub fn backlinks(
     path_or_name: &str,
 ) -> Result<Vec<Row>, FindError> {
     let (leads, to) = leading_to(db, pages_dir, path_or_name)?;
-    let links = some_links(db, leads, &to, usize::MAX)?;
-    if links.is_empty() && leads == TO_PLACEHOLDER {
-        return Err(FindError::None(path_or_name.into()));
-    }
-    Ok(links)
+    Ok(some_links(db, leads, &to, usize::MAX)?)
 }
 
 /// Returns the first links to a page, at most `most`, and how many there are in all; else as [`backlinks`]. Reads no more
@@ -244,12 +278,22 @@ pub fn first_backlinks(
         .map_err(|e| failed(&e))?;
     let (leads, to) = leading_to(&snapshot, pages_dir, path_or_name)?;
     let links = some_links(&snapshot, leads, &to, most)?;
-    if links.is_empty() && leads == TO_PLACEHOLDER {
-        return Err(FindError::None(path_or_name.into()));
-    }
     let count = format!("SELECT count(*) FROM graph_links AS l WHERE {leads}");
     let total: Vec<u32> = rows(&snapshot, &count, |row| row.get(0), [to])?;
     Ok((links, total.first().map_or(0, |&total| total as usize)))
+}
+
+/// Returns the page whose links [`backlinks`] returns; `None` where they lead to none.
+///
+/// # Errors
+/// [`FindError`].
+pub fn linked_page(
+    db: &Connection,
+    pages_dir: &str,
+    path_or_name: &str,
+) -> Result<Option<String>, FindError> {
+    let (leads, to) = leading_to(db, pages_dir, path_or_name)?;
+    Ok((leads == TO_PAGE).then_some(to))
 }
 
 const TO_PAGE: &str = "l.dst = ?1";
@@ -259,12 +303,19 @@ const TO_PLACEHOLDER: &str = "l.leads_to = 'placeholder' AND l.wants = ?1";
 fn leading_to(
     db: &Connection,
     pages_dir: &str,
-    path_or_name: &str,
+    name: &str,
 ) -> Result<(&'static str, String), FindError> {
-    match find_page(db, pages_dir, path_or_name) {
-        Ok(page) => Ok((TO_PAGE, page)),
-        Err(FindError::None(name)) => Ok((TO_PLACEHOLDER, placeholder_key(pages_dir, &name))),
-        Err(error) => Err(error),
+    if let Some(page) = one_page(find_pages, db, pages_dir, name)? {
+        return Ok((TO_PAGE, page));
+    }
+    // A link of this name that leads nowhere is more than a folder that is called so.
+    let wants = placeholder_key(pages_dir, name);
+    if !some_links(db, TO_PLACEHOLDER, &wants, 1)?.is_empty() {
+        return Ok((TO_PLACEHOLDER, wants));
+    }
+    match one_page(find_addressed, db, pages_dir, name)? {
+        Some(page) => Ok((TO_PAGE, page)),
+        None => none(db, name),
     }
 }
 
@@ -347,37 +398,6 @@ pub fn orphans(db: &Connection) -> Result<Vec<Row>, Failure> {
     )
 }
 
-/// Returns the pages whose paths differ only by case or Unicode normal form, side by side.
-///
-/// # Errors
-/// `Busy`, `Refused` and `Down`, as [`db_failure`] sorts them.
-pub fn conflicts(db: &Connection) -> Result<Vec<Row>, Failure> {
-    let found = rows(
-        db,
-        "SELECT key, path, title FROM graph_pages WHERE key IN
-             (SELECT key FROM graph_pages GROUP BY key HAVING count(*) > 1)
-         ORDER BY key, path",
-        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-        params![],
-    )?;
-    let same_key = |a: &(String, String, String), b: &(String, String, String)| a.0 == b.0;
-    Ok(found
-        .chunk_by(same_key)
-        .flat_map(|pages| {
-            pages.iter().map(|(_, path, title)| {
-                let others = pages.iter().map(|(_, other, _)| other);
-                let with = others.filter(|&other| other != path).cloned().collect();
-                Row::node(
-                    path.clone(),
-                    title.clone(),
-                    "conflict",
-                    More::Conflict { with },
-                )
-            })
-        })
-        .collect())
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -432,18 +452,16 @@ mod tests {
         }
         let missing = backlinks(&db, "w", "New Page").expect("a placeholder");
         assert_eq!(paths(&missing), ["w/b.md", "w/c.md"]);
-        assert_eq!(
-            backlinks(&db, "w", "nothing"),
-            Err(FindError::None("nothing".into()))
-        );
+        let none = || FindError::None {
+            name: "nothing".into(),
+            near: Vec::new(),
+        };
+        assert_eq!(backlinks(&db, "w", "nothing"), Err(none()));
         for (name, all) in [("w/b.md", &links), ("New Page", &missing)] {
             let first = first_backlinks(&mut db, "w", name, 1).expect(name);
             assert_eq!(first, (all[..1].to_vec(), 2), "{name}");
         }
-        assert_eq!(
-            first_backlinks(&mut db, "w", "nothing", 1),
-            Err(FindError::None("nothing".into()))
-        );
+        assert_eq!(first_backlinks(&mut db, "w", "nothing", 1), Err(none()));
     }
 
     #[test]
@@ -524,31 +542,41 @@ mod tests {
     }
 
     #[test]
-    fn names_that_differ_by_case_or_normal_form_are_conflicts() {
-        let (nfc, nfd) = ("w/\u{e9}.md", "w/e\u{301}.md");
+    fn a_page_is_found_by_an_address_as_it_stands_in_links() {
         let (_dir, db) = graph(&[
-            ("w/Finance/a.md", ""),
-            ("w/finance/a.md", ""),
-            (nfc, ""),
-            (nfd, ""),
-            ("w/a b.md", ""),
-            ("w/a-b.md", ""),
+            ("w/guides/images.mdx", ""),
+            ("w/guides/deploy/index.md", ""),
+            ("w/a.md", "[[deploy]]"),
         ]);
-        let rows = conflicts(&db).expect("readable");
+        for (name, page) in [
+            ("/ko/guides/images/", "w/guides/images.mdx"),
+            ("/guides/images/#part", "w/guides/images.mdx"),
+            ("guides/im%61ges", "w/guides/images.mdx"),
+            ("guides/deploy", "w/guides/deploy/index.md"),
+            ("guides/deploy/", "w/guides/deploy/index.md"),
+            ("w/guides/deploy", "w/guides/deploy/index.md"),
+        ] {
+            assert_eq!(find_page(&db, "w", name), Ok(page.into()), "{name}");
+            assert_eq!(backlinks(&db, "w", name), Ok(Vec::new()), "{name}");
+            assert_eq!(linked_page(&db, "w", name), Ok(Some(page.into())), "{name}");
+        }
+        // Links of a page that is not there go before a folder of its name.
         assert_eq!(
-            rows.iter()
-                .map(|row| match &row.more {
-                    More::Conflict { with } => (row.path.as_str(), with.join(" ")),
-                    other => panic!("{other:?}"),
-                })
-                .collect::<Vec<_>>(),
-            [
-                ("w/Finance/a.md", "w/finance/a.md".into()),
-                ("w/finance/a.md", "w/Finance/a.md".into()),
-                (nfd, nfc.into()),
-                (nfc, nfd.into()),
-            ]
+            paths(&backlinks(&db, "w", "deploy").expect("links")),
+            ["w/a.md"]
         );
+        assert_eq!(linked_page(&db, "w", "deploy"), Ok(None));
+        for name in [
+            "/ko/guides/nothing/",
+            "https://example.com/guides/images/",
+            "/",
+            "#x",
+        ] {
+            assert!(
+                matches!(find_page(&db, "w", name), Err(FindError::None { .. })),
+                "{name}"
+            );
+        }
     }
 
     #[test]

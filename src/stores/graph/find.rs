@@ -9,7 +9,7 @@ use super::plan::{How, plan};
 use super::resolve::Resolver;
 use super::what_if::{By, Leads};
 use crate::model::PagePath;
-use crate::model::markdown::LinkKind;
+use crate::model::markdown::{LinkKind, target_of};
 
 /// Returns the pages that are equally good answers to a path (from the repository or from the wiki's root) or to
 /// any name that a link could use, best first, at most `most`.
@@ -20,10 +20,36 @@ pub(crate) fn find_pages(
     most: usize,
 ) -> rusqlite::Result<Vec<String>> {
     let root = Root::new(pages_dir);
-    let name = name.trim();
+    let targets = targets(&root, name.trim());
+    find(db, &root, LinkKind::Wikilink, &targets, most)
+}
+
+/// Returns the pages that are equally good answers to an address as a Markdown link at the wiki's root could have it: with
+/// a site's root or a language in front, a folder's, percent-encoded, with an anchor; best first, at most `most`.
+pub(crate) fn find_addressed(
+    db: &Connection,
+    pages_dir: &str,
+    address: &str,
+    most: usize,
+) -> rusqlite::Result<Vec<String>> {
+    let Some((target, _)) = target_of(address) else {
+        return Ok(Vec::new());
+    };
+    let root = Root::new(pages_dir);
+    let targets = targets(&root, target.trim());
+    find(db, &root, LinkKind::Markdown, &targets, most)
+}
+
+fn find(
+    db: &Connection,
+    root: &Root,
+    kind: LinkKind,
+    targets: &[String],
+    most: usize,
+) -> rusqlite::Result<Vec<String>> {
     let mut resolver = Resolver::with_most(db, most);
-    for target in targets(&root, name) {
-        let plan = plan(&root, &page_at(&root), LinkKind::Wikilink, &target);
+    for target in targets {
+        let plan = plan(root, &page_at(root), kind, target);
         if let Some((_, found)) = resolver.find(&plan)? {
             let best = found.first().map(|page| page.depth);
             return Ok(found

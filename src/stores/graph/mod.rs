@@ -29,7 +29,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction};
 
-pub(crate) use self::find::{find_pages, leads, placeholder_key};
+pub(crate) use self::find::{find_addressed, find_pages, leads, placeholder_key};
 use self::links::{Links, StoredLink, wrongly_resolved};
 use self::names::{Root, place_keys};
 use self::rows::Derived;

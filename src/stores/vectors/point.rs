@@ -180,6 +180,12 @@ impl Point {
             .unwrap_or("")
     }
 
+    /// Returns the section's number in the page, from 0.
+    pub(super) fn section(&self) -> usize {
+        let section = self.payload.get("section").and_then(Value::as_u64);
+        section.and_then(|n| n.try_into().ok()).unwrap_or(0)
+    }
+
     /// Returns the headings above the section, outermost first, its own last.
     pub(super) fn heading(&self) -> Vec<&str> {
         let heading = self.payload.get("heading").and_then(Value::as_array);

@@ -1,7 +1,7 @@
 //! Search: from a query to pages, best first.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::VectorStore;
@@ -17,6 +17,9 @@ const SECTIONS_PER_PAGE: usize = 4;
 
 /// How many sections are asked for at most.
 const MOST_SECTIONS: usize = 10_000;
+
+/// How many pages are read at a time for their first section.
+const AT_ONCE: usize = 50;
 
 /// A page that was found, with its best section.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +40,10 @@ pub struct Hit {
     pub point_id: String,
     /// The section's number in the page, from 0.
     pub section: usize,
+    /// The page's label `repo`.
+    pub repo: String,
+    /// Its label `lang`.
+    pub lang: String,
 }
 
 /// What is looked for.
@@ -115,6 +122,62 @@ impl VectorStore {
             Err(_) if self.engine.is_gone() => self.ask_once(question),
             other => other,
         }
+    }
+
+    /// Returns these pages, as far as `question.only` admits them, each with its best section, best first; a page in which
+    /// nothing of what is asked was found with its first section and the score 0. At most `question.limit`.
+    ///
+    /// # Errors
+    /// As [`VectorStore::ask`].
+    pub fn best_of(
+        &mut self,
+        question: &Question<'_>,
+        pages: &[String],
+    ) -> Result<Vec<Hit>, Failure> {
+        let among = Question {
+            only: Only {
+                pages: pages.to_vec(),
+                ..question.only.clone()
+            },
+            ..question.clone()
+        };
+        let mut hits = self.ask(&among)?.hits;
+        let found: HashSet<&str> = hits.iter().map(|hit| hit.path.as_str()).collect();
+        let others = pages.iter().map(String::as_str);
+        let others: Vec<&str> = others.filter(|path| !found.contains(path)).collect();
+        for some in others.chunks(question.limit.clamp(1, AT_ONCE)) {
+            if hits.len() >= question.limit {
+                break;
+            }
+            let first = match self.first_sections(some, &question.only) {
+                Err(_) if self.engine.is_gone() => self.first_sections(some, &question.only)?,
+                other => other?,
+            };
+            hits.extend(first);
+        }
+        hits.truncate(question.limit);
+        Ok(hits)
+    }
+
+    /// Returns these pages with their first section, as far as they are admitted, in their order.
+    fn first_sections(&mut self, pages: &[&str], only: &Only) -> Result<Vec<Hit>, Failure> {
+        if !self.engine.ready(false)? {
+            return Ok(Vec::new());
+        }
+        let mut first = HashMap::<String, Hit>::new();
+        let wiki = &self.settings.wiki_id;
+        self.engine.of_pages(wiki, pages, &mut |point| {
+            let path = point.text("path");
+            if only.admits_point(&point)
+                && point.section() < first.get(path).map_or(usize::MAX, |hit| hit.section)
+            {
+                first.insert(path.to_owned(), hit(0.0, &point));
+            }
+        })?;
+        Ok(pages
+            .iter()
+            .filter_map(|&path| first.remove(path))
+            .collect())
     }
 
     fn ask_once(&mut self, question: &Question<'_>) -> Result<Answer, Failure> {
@@ -206,10 +269,6 @@ fn by_page(found: Vec<(f32, Point)>, only: &Only) -> Vec<Hit> {
 
 fn hit(score: f32, point: &Point) -> Hit {
     let heading = point.payload.get("heading").and_then(|v| v.as_array());
-    let section = point
-        .payload
-        .get("section")
-        .and_then(serde_json::Value::as_u64);
     Hit {
         path: point.text("path").into(),
         title: point.text("title").into(),
@@ -222,6 +281,8 @@ fn hit(score: f32, point: &Point) -> Hit {
         text: point.text("text").into(),
         page_sha: point.text("page_sha").into(),
         point_id: point.id.to_string(),
-        section: section.and_then(|n| n.try_into().ok()).unwrap_or(0),
+        section: point.section(),
+        repo: point.text("repo").into(),
+        lang: point.text("lang").into(),
     }
 }

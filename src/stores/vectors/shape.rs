@@ -1,5 +1,9 @@
 //! What is asked of a collection beside words: which dense vectors, and what is asked for in a search.
 
+use serde_json::Value;
+
+use super::point::Point;
+
 /// The dense vectors that a wiki's points carry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dense {
@@ -16,36 +20,40 @@ pub struct Shape {
     pub dense: Option<Dense>,
 }
 
-/// Which pages a search looks at. Those that meet all that is named; all pages, when nothing is.
+/// Which pages a search looks at. Those that meet all that is named; all pages, when nothing is. Of what has several values
+/// one is enough.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Only {
     /// What the path begins with.
     pub prefix: Option<String>,
-    /// A tag of the page.
-    pub tag: Option<String>,
+    /// Tags, as they are spelled in pages.
+    pub tags: Vec<String>,
     /// Its label `repo`.
     pub repo: Option<String>,
     /// Its label `lang`.
     pub lang: Option<String>,
+    /// Paths.
+    pub pages: Vec<String>,
 }
 
 impl Only {
-    /// Returns the payload fields and the value that each must hold. An engine can look up whole folders but not the
+    /// Returns the payload fields and the values of which each must hold one. An engine can look up whole folders but not the
     /// beginning of a name: of a prefix this says its folder, and [`Only::admits`] the rest.
-    pub(super) fn keywords(&self) -> Vec<(&'static str, &str)> {
+    pub(super) fn keywords(&self) -> Vec<(&'static str, Vec<&str>)> {
         let folder = self
             .prefix
             .as_deref()
             .and_then(|prefix| prefix.rfind('/').map(|end| &prefix[..end]))
             .filter(|folder| !folder.is_empty());
         [
-            ("folders", folder),
-            ("tags", self.tag.as_deref()),
-            ("repo", self.repo.as_deref()),
-            ("lang", self.lang.as_deref()),
+            ("folders", Vec::from_iter(folder)),
+            ("tags", self.tags.iter().map(String::as_str).collect()),
+            ("repo", self.repo.as_deref().into_iter().collect()),
+            ("lang", self.lang.as_deref().into_iter().collect()),
+            ("path", self.pages.iter().map(String::as_str).collect()),
         ]
         .into_iter()
-        .filter_map(|(field, value)| Some((field, value?)))
+        .filter(|(_, values)| !values.is_empty())
         .collect()
     }
 
@@ -54,6 +62,20 @@ impl Only {
         self.prefix
             .as_deref()
             .is_none_or(|prefix| path.starts_with(prefix))
+    }
+
+    /// Says whether a point is one of a page that is looked at.
+    pub(super) fn admits_point(&self, point: &Point) -> bool {
+        let holds = |field: &str, value: &str| match point.payload.get(field) {
+            Some(Value::String(text)) => text == value,
+            Some(Value::Array(list)) => list.iter().any(|one| one == value),
+            _ => false,
+        };
+        let meets = |(field, values): (&str, Vec<&str>)| {
+            let mut values = values.into_iter();
+            values.any(|value| holds(field, value))
+        };
+        self.admits(point.text("path")) && self.keywords().into_iter().all(meets)
     }
 }
 
@@ -104,7 +126,7 @@ mod tests {
         ] {
             let only = only(prefix);
             let expected: Vec<_> = folder
-                .map(|folder| ("folders", folder))
+                .map(|folder| ("folders", vec![folder]))
                 .into_iter()
                 .collect();
             assert_eq!(only.keywords(), expected, "{prefix:?}");

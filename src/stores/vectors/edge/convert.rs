@@ -35,16 +35,22 @@ pub(super) fn pages(wiki: &str, paths: &[&str], except: Option<&[Uuid]>) -> Filt
 
 /// Returns the filter for the points of a wiki of which a field holds one of these values.
 pub(super) fn among(wiki: &str, field: &str, values: &[&str]) -> Filter {
-    let any = Condition::Field(FieldCondition::new_match(
+    Filter {
+        must: Some(vec![any_of(field, values), keyword("wiki", wiki)]),
+        ..Filter::default()
+    }
+}
+
+fn any_of(field: &str, values: &[&str]) -> Condition {
+    if let [value] = values {
+        return keyword(field, value);
+    }
+    Condition::Field(FieldCondition::new_match(
         field.parse().expect("a plain field name is a path"),
         Match::Any(MatchAny {
             any: AnyVariants::Strings(values.iter().map(ToString::to_string).collect()),
         }),
-    ));
-    Filter {
-        must: Some(vec![any, keyword("wiki", wiki)]),
-        ..Filter::default()
-    }
+    ))
 }
 
 pub(super) fn edge_id(id: Uuid) -> PointId {
@@ -63,7 +69,7 @@ pub(super) fn only(only: &Only) -> Option<Filter> {
     let must: Vec<_> = only
         .keywords()
         .into_iter()
-        .map(|(field, value)| keyword(field, value))
+        .map(|(field, values)| any_of(field, &values))
         .collect();
     (!must.is_empty()).then(|| Filter {
         must: Some(must),

@@ -32,10 +32,15 @@ pub(super) fn pages(wiki: &str, paths: &[&str], except: &[Uuid]) -> Filter {
 
 /// Returns the filter for the points of a wiki of which a field holds one of these values.
 pub(super) fn among(wiki: &str, field: &str, values: &[&str]) -> Filter {
-    let any: Vec<String> = values.iter().map(ToString::to_string).collect();
     let mut filter = of_wiki(wiki);
-    filter.must.push(Condition::matches(field, any));
+    filter.must.push(any_of(field, values));
     filter
+}
+
+/// Returns the condition that a field holds one of these values.
+pub(super) fn any_of(field: &str, values: &[&str]) -> Condition {
+    let any: Vec<String> = values.iter().map(ToString::to_string).collect();
+    Condition::matches(field, any)
 }
 
 pub(super) fn id(id: Uuid) -> PointId {

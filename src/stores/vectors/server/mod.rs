@@ -273,7 +273,7 @@ impl Engine for Server {
         let only = ask.only.keywords().into_iter();
         filter
             .must
-            .extend(only.map(|(field, value)| Condition::matches(field, value.to_owned())));
+            .extend(only.map(|(field, values)| convert::any_of(field, &values)));
         let limit = (ask.limit as u64).min(self.limits.answer.into());
         let words = ask.words.map(|words| {
             let words = vector_input::Variant::Sparse(convert::sparse(words.clone()));

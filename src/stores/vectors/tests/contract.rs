@@ -52,6 +52,7 @@ contract! {
         a_page_is_found_once_with_its_best_section,
         equal_scores_come_in_the_order_of_the_paths,
         a_query_without_words_finds_nothing,
+        the_best_of_named_pages_are_told_also_where_no_word_is_found,
     }
     meaning {
         a_page_is_found_by_its_meaning_and_the_answer_says_so,
@@ -280,7 +281,7 @@ pub(super) fn a_search_looks_only_at_the_pages_that_are_wanted(place: &Place) {
         ),
         (
             Only {
-                tag: some("red"),
+                tags: vec!["red".into()],
                 ..none()
             },
             &["w/a/one.md", "w/ab.md"],
@@ -301,7 +302,7 @@ pub(super) fn a_search_looks_only_at_the_pages_that_are_wanted(place: &Place) {
         ),
         (
             Only {
-                tag: some("red"),
+                tags: vec!["red".into()],
                 lang: some("ko"),
                 ..none()
             },
@@ -309,7 +310,23 @@ pub(super) fn a_search_looks_only_at_the_pages_that_are_wanted(place: &Place) {
         ),
         (
             Only {
-                tag: some("re"),
+                tags: vec!["blue".into(), "none".into(), "red".into()],
+                pages: vec!["w/ab.md".into(), "w/a/two.md".into(), "w/none.md".into()],
+                ..none()
+            },
+            &["w/a/two.md", "w/ab.md"],
+        ),
+        (
+            Only {
+                prefix: some("w/ab"),
+                pages: vec!["w/a/two.md".into()],
+                ..none()
+            },
+            &[],
+        ),
+        (
+            Only {
+                tags: vec!["re".into()],
                 ..none()
             },
             &[],

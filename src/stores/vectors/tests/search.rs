@@ -81,6 +81,49 @@ pub(super) fn a_query_without_words_finds_nothing(place: &Place) {
     assert!(store.search("x", 0).expect("searched").is_empty());
 }
 
+pub(super) fn the_best_of_named_pages_are_told_also_where_no_word_is_found(place: &Place) {
+    let mut store = store(place);
+    let other = "---\ntags: [red]\n---\n# Other\n\nfirst\n\n# More\n\nsecond\n";
+    put(
+        &mut store,
+        1,
+        vec![
+            page("w/a.md", "# A\n\nneedle in a long text of other words"),
+            page("w/b.md", "# B\n\nneedle needle"),
+            page("w/c.md", other),
+            page("w/d.md", other),
+            page("w/e.md", "# Needle\n\nneedle"),
+        ],
+    );
+    let named = ["w/d.md", "w/c.md", "w/a.md", "w/gone.md", "w/b.md"].map(String::from);
+    let whole = store.search("needle", 9).expect("searched");
+    let best = |store: &mut VectorStore, text: &str, limit: usize, tag: Option<&str>| {
+        let question = Question {
+            only: Only {
+                tags: tag.map(String::from).into_iter().collect(),
+                ..Only::default()
+            },
+            ..Question::words(text, limit)
+        };
+        store.best_of(&question, &named).expect("searched")
+    };
+    let found = best(&mut store, "needle", 9, None);
+    let paths = |hits: &[Hit]| -> Vec<String> { hits.iter().map(|hit| hit.path.clone()).collect() };
+    assert_eq!(paths(&found), ["w/b.md", "w/a.md", "w/d.md", "w/c.md"]);
+    assert_eq!(found[2].text, "first");
+    for hit in &found {
+        let as_ever = whole.iter().find(|one| one.path == hit.path);
+        let score = as_ever.map_or(0.0, |one| one.score);
+        assert!((hit.score - score).abs() < 1e-6, "{hit:?}");
+    }
+    assert_eq!(
+        paths(&best(&mut store, "needle", 3, None)),
+        ["w/b.md", "w/a.md", "w/d.md"]
+    );
+    assert_eq!(paths(&best(&mut store, "?", 1, Some("red"))), ["w/d.md"]);
+    assert!(best(&mut store, "?", 9, Some("blue")).is_empty());
+}
+
 #[test]
 #[ignore = "five thousand sections: for scripts/test --long"]
 fn a_warm_query_over_five_thousand_sections_takes_less_than_twenty_milliseconds() {
