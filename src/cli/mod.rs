@@ -90,6 +90,11 @@ impl Context {
         Ok(found)
     }
 
+    /// Finds the wiki for a command that only asks: it makes no state where there is none.
+    fn workspace_to_ask(&mut self) -> Result<Workspace, CommandError> {
+        Ok(self.workspace()?.only_asking()?)
+    }
+
     fn warn(&mut self, warnings: &[String]) {
         for warning in warnings {
             self.out.stderr("warning", warning);

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tempfile::TempDir;
+
 use super::error::CommandError;
 use super::exit::Exit;
 use super::log;
@@ -13,8 +15,8 @@ use crate::engine::Parts;
 use crate::engine::alert::{Alerts, TOKEN_VARIABLE};
 use crate::engine::announce::announce;
 use crate::model::{Failure, FailureKind, Secret, StoreName, Timestamp};
-use crate::outbox::{self, Enqueued, Outbox};
-use crate::state::{Receipts, StateDir, Stop, open_db_to_read};
+use crate::outbox::{Enqueued, Outbox};
+use crate::state::{Receipts, StateDir, Stop};
 use crate::stores::git::HeadPages;
 use crate::wiki::Wiki;
 
@@ -22,6 +24,7 @@ use crate::wiki::Wiki;
 const PAGES_DIR: &str = "pages_dir";
 
 /// How long an outbox is asked that is only to be read.
+#[cfg(any(feature = "mcp", feature = "serve"))]
 const ASKED: Duration = Duration::from_secs(4);
 
 /// A wiki with its settings: found, but nothing opened and nothing created yet.
@@ -36,6 +39,8 @@ pub(crate) struct Workspace {
     pub(crate) state: StateDir,
     /// The folder that the user's paths are relative to.
     pub(crate) start: PathBuf,
+    /// What stands in for the state folder where there is none and there is to be none.
+    stand_in: Option<TempDir>,
 }
 
 impl Workspace {
@@ -75,7 +80,25 @@ impl Workspace {
             root,
             config,
             start,
+            stand_in: None,
         })
+    }
+
+    /// Lets nothing be made by whoever only asks: where there is no state, an empty one elsewhere is looked at, and goes with
+    /// this value.
+    ///
+    /// # Errors
+    /// `Down` where no temporary folder can be made.
+    pub(crate) fn only_asking(mut self) -> Result<Self, Failure> {
+        self.state.check()?;
+        if !self.state.path().exists() {
+            let folder = tempfile::tempdir().map_err(|e| {
+                Failure::from_error(FailureKind::Down, "cannot make a temporary folder", &e)
+            })?;
+            self.state = StateDir::of(folder.path()).stopping(self.state.stop().clone());
+            self.stand_in = Some(folder);
+        }
+        Ok(self)
     }
 
     /// Lets a wish to stop end every wait for a lock.
@@ -92,6 +115,15 @@ impl Workspace {
         Receipts::open(&self.state.database())?.known_meta(PAGES_DIR)
     }
 
+    /// Says so where there is no page at all.
+    ///
+    /// # Errors
+    /// As [`Wiki::is_empty`].
+    pub(crate) fn without_pages(&self) -> Result<Option<String>, Failure> {
+        let none = format!("there are no pages below {}/ yet", self.wiki.pages_dir());
+        Ok(self.wiki.is_empty()?.then_some(none))
+    }
+
     /// Says what an answer from this store may lack, for people: that it holds nothing yet, or that jobs wait.
     ///
     /// # Errors
@@ -105,9 +137,10 @@ impl Workspace {
             .unwrap_or_default();
         // Pages that went in without their meaning are held, and have no receipt yet.
         if pages == 0 && counts.held + counts.in_flight == 0 {
-            return Ok(Some(
-                "no page is indexed yet: `wiki-sync drain` does it".into(),
-            ));
+            return Ok(Some(match self.without_pages()? {
+                Some(none) => none,
+                None => "no page is indexed yet: `wiki-sync drain` does it".into(),
+            }));
         }
         let is_there = || match wired::vectors(self)?.is_there() {
             // Of another model: words were found in it.
@@ -203,6 +236,7 @@ impl Workspace {
     ///
     /// # Errors
     /// `Waiting` where none has; as [`Receipts::open_to_read`].
+    #[cfg(any(feature = "mcp", feature = "serve"))]
     pub(crate) fn receipts_to_read(&self) -> Result<Receipts, Failure> {
         self.state.check()?;
         let receipts = Receipts::open_to_read(&self.state.database())?;
@@ -216,19 +250,21 @@ impl Workspace {
     /// Opens the database that holds the graph, to be read.
     ///
     /// # Errors
-    /// As [`open_db_to_read`].
+    /// As [`crate::state::open_db_to_read`].
+    #[cfg(any(feature = "mcp", feature = "serve"))]
     pub(crate) fn graph_to_read(&self) -> Result<rusqlite::Connection, Failure> {
         self.state.check()?;
-        open_db_to_read(&self.state.database())
+        crate::state::open_db_to_read(&self.state.database())
     }
 
     /// Opens the outbox to be asked, for a few seconds at most; makes none.
     ///
     /// # Errors
     /// `Waiting` when there is none yet; as the outbox's own.
+    #[cfg(any(feature = "mcp", feature = "serve"))]
     pub(crate) fn outbox_to_read(&self) -> Result<Box<dyn Outbox>, Failure> {
         self.state.check()?;
-        if self.config.outbox.url != outbox::EMBEDDED {
+        if self.config.outbox.url != crate::outbox::EMBEDDED {
             // Whose outbox it is stands in the state.
             self.receipts_to_read()?;
         } else if !self.state.outbox().exists() {
@@ -242,6 +278,7 @@ impl Workspace {
     ///
     /// # Errors
     /// `Waiting` where no drain has been; as those of the parts.
+    #[cfg(any(feature = "mcp", feature = "serve"))]
     pub(crate) fn parts_to_read(&self) -> Result<Parts, Failure> {
         let receipts = self.receipts_to_read()?;
         let mut parts = self.parts_of(self.outbox_to_read()?, receipts)?;
@@ -540,11 +577,13 @@ mod wired {
         )?))
     }
 
+    #[cfg(any(feature = "mcp", feature = "serve"))]
     pub(super) fn graph_to_read(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {
         let graph = GraphStore::open(ws.graph_to_read()?, ws.wiki.pages_dir());
         Ok(Box::new(graph))
     }
 
+    #[cfg(any(feature = "mcp", feature = "serve"))]
     pub(super) fn git_to_read(ws: &Workspace) -> Result<Box<dyn Store>, Failure> {
         let settings = GitSettings {
             only_reads: true,

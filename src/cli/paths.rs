@@ -127,6 +127,11 @@ fn no_page(wiki: &Wiki, start: &Path, typed: &Path) -> CommandError {
         " (it is not UTF-8)"
     } else if start.join(typed).is_dir() || wiki.root().join(typed).is_dir() {
         " (it is a folder)"
+    } else if typed
+        .iter()
+        .any(|part| part.as_encoded_bytes().starts_with(b".") && part != "." && part != "..")
+    {
+        " (hidden files and folders are left out)"
     } else {
         ""
     };

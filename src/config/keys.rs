@@ -7,8 +7,8 @@ use super::{Commits, Config, LogLevel};
 use crate::embed::{LARGEST_BATCH, LARGEST_DIMENSION, MOST_CONCURRENT, check_most, check_url};
 use crate::engine::alert::{check_base_url, check_webhook_url};
 use crate::engine::watch::Choice;
-use crate::model::PagePath;
 use crate::stores::git::{check_author, check_message};
+use crate::wiki::pages_folder;
 
 /// The largest weight of a rank.
 const HEAVIEST: u64 = 1000;
@@ -69,11 +69,7 @@ pub const KEYS: &[Key] = &[
         name: "pages",
         doc: "The folder of the pages, relative to the repository's root.",
         slot: Slot::Text(|c| &mut c.wiki.pages),
-        check: Some(|c| {
-            PagePath::parse(c.wiki.pages.trim_end_matches('/'))
-                .map(drop)
-                .map_err(|e| e.to_string())
-        }),
+        check: Some(|c| pages_folder(&c.wiki.pages).map(drop)),
     },
     Key {
         section: "wiki",
@@ -88,7 +84,7 @@ pub const KEYS: &[Key] = &[
     Key {
         section: "wiki",
         name: "ignore",
-        doc: "Globs, relative to that folder, of files and folders that are left alone.",
+        doc: "Globs, relative to that folder, of files and folders that are left alone. Hidden ones, whose name begins with a dot, always are.",
         slot: Slot::Texts(|c| &mut c.wiki.ignore),
         check: Some(|c| globs(&c.wiki.ignore)),
     },

@@ -234,7 +234,7 @@ impl Visit<'_, '_, '_> {
             Verdict::Hold => hold(store.unwrap_or(StoreName::Git), version, failure),
             Verdict::Dead => {
                 let stores = store.map_or(StoreSet::NONE, StoreSet::from);
-                Settle::Dead(self.death(stores, claim, version, failure.reason.clone()))
+                Settle::Dead(self.death(stores, claim, version, with_way_out(failure)))
             }
             Verdict::RetryAfter(wait) => Settle::RetryAt {
                 at: self.now.plus(wait),
@@ -292,18 +292,21 @@ impl Visit<'_, '_, '_> {
     }
 }
 
-/// Holds a job for a store until it is released. Its reason says the way out too: whoever finds the job held has
-/// nothing else to go by.
+/// Holds a job for a store until it is released.
 pub(super) fn hold(store: StoreName, version: String, why: &Failure) -> Settle {
-    let reason = match &why.hint {
-        Some(hint) => format!("{}; {hint}", why.reason),
-        None => why.reason.clone(),
-    };
     Settle::Hold {
         store,
         until: None,
         version,
-        reason,
+        reason: with_way_out(why),
+    }
+}
+
+/// Returns the reason with the way out: whoever finds a job held, or its dead letter, has nothing else to go by.
+fn with_way_out(why: &Failure) -> String {
+    match &why.hint {
+        Some(hint) => format!("{}; {hint}", why.reason),
+        None => why.reason.clone(),
     }
 }
 

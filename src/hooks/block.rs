@@ -68,12 +68,13 @@ pub fn render(event: Event, program: &[u8], owner: Owner) -> Vec<u8> {
     block
 }
 
-/// Returns the one line that does the same from anywhere: for another hook manager.
+/// Returns the one line that does the same from anywhere: for another hook manager. It is short, since a person pastes it: of
+/// git's variables the program rids itself, by starting a second time.
 #[must_use]
 pub fn one_line(event: Event, program: &str) -> String {
     let program = String::from_utf8_lossy(&quote(program.as_bytes())).into_owned();
     format!(
-        "{{ (unset {GITS}; export IN_WIKI_SYNC_HOOK=1; exec {program} hook {event}) || true >>.wiki-sync/hint.{event} || :; }} </dev/null >/dev/null 2>&1"
+        "{{ IN_WIKI_SYNC_HOOK=1 {program} hook {event} || true >>.wiki-sync/hint.{event} || :; }} </dev/null >/dev/null 2>&1"
     )
 }
 

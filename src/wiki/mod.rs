@@ -29,7 +29,7 @@ pub struct WikiSettings {
     pub pages: String,
     /// Globs, relative to that folder, of the files that are pages. Case does not matter.
     pub include: Vec<String>,
-    /// Globs, relative to that folder, of files and folders that are left alone.
+    /// Globs, relative to that folder, of files and folders that are left alone, beside hidden ones.
     pub ignore: Vec<String>,
     /// The largest page, in bytes.
     pub max_page: u64,
@@ -41,8 +41,7 @@ impl Default for WikiSettings {
         Self {
             pages: "wiki-output".into(),
             include: list(&["**/*.md", "**/*.mdx", "**/*.markdown"]),
-            // Hidden files are editors' and tools' (`.obsidian`, `.trash`, `.a.md.swp`).
-            ignore: list(&["**/.*"]),
+            ignore: Vec::new(),
             max_page: 16 << 20,
         }
     }
@@ -98,14 +97,8 @@ impl Wiki {
     /// when it is, or lies behind, a symbolic link.
     pub fn open(root: &Path, settings: &WikiSettings) -> Result<Self, Failure> {
         let refused = |reason: String| Failure::new(FailureKind::Refused, reason);
-        if matches!(settings.pages.trim_end_matches('/'), "" | ".") {
-            return Err(
-                refused("setting wiki.pages names the repository's root".into())
-                    .hint("pages live in a folder of their own: move them into one and name it"),
-            );
-        }
-        let pages = PagePath::parse(settings.pages.trim_end_matches('/'))
-            .map_err(|e| Failure::from_error(FailureKind::Refused, "setting wiki.pages", &e))?;
+        let pages = pages_folder(&settings.pages)
+            .map_err(|why| refused(format!("setting wiki.pages: {why}")))?;
         let wiki = Self {
             root: root.into(),
             settings: WikiSettings {
@@ -158,7 +151,7 @@ impl Wiki {
         self.root.join(path)
     }
 
-    /// Says whether a path is a page's by its name alone: below the pages' folder, included, not ignored.
+    /// Says whether a path is a page's by its name alone: below the pages' folder, included, neither hidden nor ignored.
     #[must_use]
     pub fn is_page(&self, path: &str) -> bool {
         self.below_pages(path)
@@ -216,8 +209,12 @@ impl Wiki {
         self.include.is_match(inner) && !self.ignores(inner)
     }
 
-    /// Whether the path or a folder above it is ignored.
+    /// Whether the path or a folder above it is hidden or ignored. Hidden ones are editors' and tools' (`.obsidian`, `.trash`,
+    /// `.a.md.swp`): no setting makes pages of them.
     fn ignores(&self, inner: &str) -> bool {
+        if inner.starts_with('.') || inner.contains("/.") {
+            return true;
+        }
         let ends = inner
             .match_indices('/')
             .map(|(at, _)| at)
@@ -225,6 +222,20 @@ impl Wiki {
         ends.into_iter()
             .any(|end| self.ignore.is_match(&inner[..end]))
     }
+}
+
+/// Reads the setting `wiki.pages`: the path of a folder below the root, with or without a slash at the end.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn pages_folder(text: &str) -> Result<PagePath, String> {
+    let plain = text.trim_end_matches('/');
+    if matches!(plain, "." | "") && !text.starts_with('/') {
+        return Err(
+            "the repository's root itself cannot be the wiki: move the pages into a folder in it, and name that".into(),
+        );
+    }
+    PagePath::parse(plain).map_err(|e| e.to_string())
 }
 
 fn globs(setting: &str, globs: &[String]) -> Result<GlobSet, Failure> {

@@ -34,6 +34,9 @@ pub enum Reading {
     },
 }
 
+/// The way out for a page in another encoding; which one it is cannot be told from the bytes.
+const NOT_UTF_8: &str = "save it as UTF-8; if it is in CP949 (Korean): `iconv -f cp949 -t utf-8 OLD > NEW`, if in another encoding, name that after -f";
+
 impl Wiki {
     /// Reads a page. Never follows a symbolic link, on the whole way from the root.
     ///
@@ -123,15 +126,15 @@ impl Wiki {
             },
             Err(e) => {
                 let at = e.utf8_error().valid_up_to();
-                bad(
-                    FailureKind::Rejected,
-                    format!(
-                        "page {:?} is not UTF-8 in line {}",
-                        path.as_str(),
-                        line_of(e.as_bytes(), Some(at))
-                    ),
-                    sha.to_string(),
-                )
+                let reason = format!(
+                    "page {:?} is not UTF-8 in line {}",
+                    path.as_str(),
+                    line_of(e.as_bytes(), Some(at))
+                );
+                Reading::Bad {
+                    failure: Failure::new(FailureKind::Rejected, reason).hint(NOT_UTF_8),
+                    version: sha.to_string(),
+                }
             }
         }
     }

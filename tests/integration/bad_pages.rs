@@ -39,7 +39,12 @@ fn what_is_no_good_page_is_told_and_stops_nobody() {
             .unwrap()
             .to_owned()
     };
-    assert!(of("wiki-output/latin1.md").contains("not UTF-8 in line 1"));
+    let latin1 = of("wiki-output/latin1.md");
+    assert!(latin1.contains("not UTF-8 in line 1"), "{latin1}");
+    assert!(
+        latin1.contains("if it is in CP949 (Korean): `iconv -f cp949 -t utf-8"),
+        "the way out: {latin1}"
+    );
     assert!(of("wiki-output/nul.md").contains("NUL byte in line 2"));
     assert!(of("wiki-output/huge.md").contains("max_page"));
 

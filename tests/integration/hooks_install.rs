@@ -336,6 +336,31 @@ fn the_line_to_paste_announces_as_the_hook_does() {
 }
 
 #[test]
+fn the_line_to_paste_never_fails_and_leaves_a_hint_where_its_program_is_gone() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    wiki.git(&["config", "core.hooksPath", ".husky/_"]);
+    let hints = wiki.json(0, &["hooks", "status"])["hints"].clone();
+    let hint = hints[0].as_str().unwrap();
+    let line = hint.split_once(": ").unwrap().1;
+    let gone = line.replace(env!("CARGO_BIN_EXE_wiki-sync"), "/no/such/wiki-sync");
+    let run = |state: bool| {
+        let mut shell = wiki.other(std::path::Path::new("sh"));
+        let folder = wiki.root().join(if state { "" } else { "wiki-output" });
+        shell
+            .current_dir(folder)
+            .args(["-eu", "-c", &format!("{gone}\necho on")]);
+        let ran = shell.output().unwrap();
+        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (said(&ran.stdout), said(&ran.stderr))
+    };
+    let on = ("on\n".to_owned(), String::new());
+    assert_eq!(run(true), on);
+    assert!(wiki.root().join(".wiki-sync/hint.post-commit").exists());
+    assert_eq!(run(false), on, "where there is no state");
+}
+
+#[test]
 fn a_hooks_path_that_leads_to_the_repositorys_own_folder_is_no_obstacle() {
     let wiki = Wiki::small();
     wiki.git(&["config", "core.hooksPath", ".git/hooks"]);
@@ -550,6 +575,8 @@ fn a_line_that_was_pasted_for_another_manager_is_seen() {
     {
         let hint = hints[at].as_str().unwrap();
         let line = hint.split_once(": ").unwrap().1;
+        let program = env!("CARGO_BIN_EXE_wiki-sync").len();
+        assert!(line.len() - program < 130, "a person pastes it: {line}");
         put(&husky.join(event), format!("npm test\n# {line}\n"), 0o644);
         put(&husky.join("_").join(event), "#!/bin/sh\n. h\n", 0o755);
         assert_eq!(state(at), (false, false), "a comment: {event}");
@@ -558,6 +585,17 @@ fn a_line_that_was_pasted_for_another_manager_is_seen() {
     }
     let told = wiki.ws(&["hooks", "status"]).code(0).out;
     assert!(told.contains("by a line in"), "{told}");
+    // As earlier versions told it.
+    let program = env!("CARGO_BIN_EXE_wiki-sync");
+    let older = format!(
+        "{{ (unset GIT_DIR GIT_INDEX_FILE; export IN_WIKI_SYNC_HOOK=1; exec '{program}' hook post-commit) || true >>.wiki-sync/hint.post-commit || :; }} </dev/null >/dev/null 2>&1"
+    );
+    put(
+        &husky.join("post-commit"),
+        format!("npm test\n{older}\n"),
+        0o644,
+    );
+    assert_eq!(state(0), (true, true), "an older line");
     assert!(!told.contains("hint: "), "{told}");
     put(&husky.join("_/post-merge"), "#!/bin/sh\n. h\n", 0o644);
     assert_eq!(state(1), (false, false));

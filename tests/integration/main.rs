@@ -24,6 +24,8 @@ mod embedding;
 #[cfg(feature = "edge")]
 mod faults;
 #[cfg(feature = "edge")]
+mod first_steps;
+#[cfg(feature = "edge")]
 mod git_beside;
 #[cfg(feature = "edge")]
 mod git_programs;

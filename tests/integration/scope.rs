@@ -17,10 +17,7 @@ fn pages_that_leave_the_scope_are_forgotten_and_left_to_git() {
         ("wiki-output/drafts/d.md", "# Draft zebra\n"),
     ]);
     wiki.drain();
-    wiki.write(
-        "wiki-sync.toml",
-        "[wiki]\nignore = [\"**/.*\", \"drafts/**\"]\n",
-    );
+    wiki.write("wiki-sync.toml", "[wiki]\nignore = [\"drafts/**\"]\n");
     wiki.drain();
     assert_eq!(
         paths(&wiki.json(0, &["search", "zebra"])),
@@ -33,6 +30,69 @@ fn pages_that_leave_the_scope_are_forgotten_and_left_to_git() {
     assert_eq!(
         wiki.json(0, &["search", "zebra"]).as_array().unwrap().len(),
         2
+    );
+    wiki.assert_in_sync();
+}
+
+#[test]
+fn hidden_files_and_folders_are_no_pages_whatever_the_settings_say() {
+    let wiki = Wiki::with(&[
+        ("wiki-output/p.md", "# Page zebra\n"),
+        ("wiki-output/dot.in.name.md", "# Dots zebra\n"),
+        ("wiki-output/.obsidian/o.md", "# Obsidian zebra\n"),
+        ("wiki-output/sub/.trash/deep/t.md", "# Trash zebra\n"),
+        ("wiki-output/.h.md", "# Hidden zebra\n"),
+    ]);
+    wiki.write(
+        "wiki-sync.toml",
+        "[wiki]\nignore = [\"drafts/**\"]\ninclude = [\"**/*.md\", \"**/.*\", \".obsidian/**\"]\n",
+    );
+    let pages = ["wiki-output/dot.in.name.md", "wiki-output/p.md"];
+    wiki.drain();
+    assert_eq!(wiki.head_pages(), pages);
+    for path in [
+        ".obsidian/o.md",
+        "wiki-output/sub/.trash/deep/t.md",
+        ".h.md",
+        ".obsidian",
+    ] {
+        let refused = wiki.ws(&["enqueue", path]).code(1);
+        assert!(refused.err.contains("hidden"), "{path}: {}", refused.err);
+    }
+    wiki.ws(&["put", ".new.md"]).code(1);
+    // A commit of the user's that holds them wakes nobody.
+    wiki.ws(&["hooks", "install"]).code(0);
+    wiki.git(&["add", "wiki-output"]);
+    wiki.git(&["commit", "-qm", "with all that is hidden"]);
+    assert_eq!(wiki.json(0, &["status"])["outbox"]["waiting"], 0);
+    assert_eq!(wiki.drain()["processed"], 0);
+    let mut found = paths(&wiki.json(0, &["search", "zebra"]))
+        .into_iter()
+        .map(str::to_owned)
+        .collect::<Vec<_>>();
+    found.sort();
+    assert_eq!(found, pages);
+    assert_eq!(wiki.json(0, &["verify"])["in_sync"], true);
+}
+
+#[test]
+fn hidden_pages_that_the_stores_hold_are_forgotten_and_left_to_git() {
+    let wiki = Wiki::with(&[
+        ("wiki-output/p.md", "# Page zebra\n"),
+        ("wiki-output/.trash/t.md", "# Trash zebra\n"),
+    ]);
+    // As if they had been pages.
+    wiki.json(0, &["drain", "--set", "wiki.pages=wiki-output/.trash"]);
+    let drained = wiki.drain();
+    assert_eq!(drained["forgotten"], 1, "{drained}");
+    assert_eq!(
+        wiki.head_pages(),
+        ["wiki-output/.trash/t.md", "wiki-output/p.md"],
+        "in git it stays"
+    );
+    assert_eq!(
+        paths(&wiki.json(0, &["search", "zebra"])),
+        ["wiki-output/p.md"]
     );
     wiki.assert_in_sync();
 }

@@ -974,7 +974,7 @@ fn a_person_is_told_while_the_watch_goes_on() {
 fn a_drain_that_waits_for_its_turn_hears_the_signal() {
     let wiki = Wiki::small();
     // It makes the state folder.
-    wiki.json(0, &["status"]);
+    wiki.json(0, &["enqueue", "a.md"]);
     for name in ["vectors.lock", "drain.lock"] {
         let lock = File::create(wiki.root().join(".wiki-sync").join(name)).unwrap();
         lock.lock().unwrap();

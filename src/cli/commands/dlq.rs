@@ -102,7 +102,10 @@ impl Letter {
 }
 
 pub(super) fn run(command: DlqCommand, cx: &mut Context) -> Result<Exit, CommandError> {
-    let ws = cx.workspace()?;
+    let ws = match command {
+        DlqCommand::List | DlqCommand::Show { .. } => cx.workspace_to_ask()?,
+        DlqCommand::Retry(_) | DlqCommand::Drop(_) => cx.workspace()?,
+    };
     let mut outbox = ws.outbox()?;
     match command {
         DlqCommand::List => list(outbox.as_mut(), cx),

@@ -75,13 +75,16 @@ pub(super) fn run(args: &DrainArgs, cx: &mut Context) -> Result<Exit, CommandErr
     if cx.out.is_json() {
         cx.out.json(&report);
     } else {
-        print(&mut cx.out, &report);
+        let is_empty = report.scanned == 0 && !args.no_scan;
+        let none = if is_empty { ws.without_pages()? } else { None };
+        print(&mut cx.out, &report, none.as_deref());
     }
     let cut_off = if report.stopped { report.waiting } else { 0 };
     Ok(Exit::of_drain(&report, report.delayed + cut_off))
 }
 
-fn print(out: &mut Out, report: &DrainReport) {
+/// Prints what was done; `none`: that there is no page.
+fn print(out: &mut Out, report: &DrainReport, none: Option<&str>) {
     print_stores(out, report);
     let mut parts = vec![format!(
         "processed {} ({} unchanged)",
@@ -159,7 +162,8 @@ fn print(out: &mut Out, report: &DrainReport) {
     let owed = report.held + report.dead + report.waiting + report.delayed;
     if owed == 0 && report.trouble.is_empty() {
         let done = out.paint(Style::Good, "nothing is owed").into_owned();
-        out.say(done);
+        let none = none.map_or(String::new(), |none| format!(": {none}"));
+        out.say(format_args!("{done}{none}"));
     }
 }
 

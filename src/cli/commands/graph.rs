@@ -113,7 +113,7 @@ impl From<FindError> for CommandError {
 }
 
 pub(super) fn run(command: &GraphCommand, cx: &mut Context) -> Result<Exit, CommandError> {
-    let ws = cx.workspace()?;
+    let ws = cx.workspace_to_ask()?;
     let mut db = open::graph_db(&ws)?;
     if let Some(lack) = ws.lack(StoreName::Graph)? {
         cx.out.note(lack);

@@ -12,9 +12,11 @@ use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::open::{self, Workspace};
 use crate::cli::root::Root;
-use crate::config::{Commits, FILE_NAME, Origin, template};
+use crate::config::{Commits, FILE_NAME, KEYS, Key, Origin, template};
 use crate::hooks::change::Act;
+use crate::model::{Failure, FailureKind};
 use crate::state::STATE_DIR;
+use crate::wiki::{Entry, Wiki, WikiSettings};
 
 /// Make what is missing for a wiki here: settings file, pages' folder, state folder, git hooks
 #[derive(Debug, clap::Args)]
@@ -65,12 +67,12 @@ pub(super) fn run(_args: &InitArgs, cx: &mut Context) -> Result<Exit, CommandErr
         list.push(name);
     };
 
-    let stated = |key: &crate::config::Key| at.config.origin(key) == Origin::Flag;
-    let file = at.root.path.join(FILE_NAME);
-    note(
-        FILE_NAME.into(),
-        write_new(&file, &template(&at.config, stated))?,
-    );
+    let wrote = write_settings(
+        &at.root.path.join(FILE_NAME),
+        &template(&at.config, |key| is_stated(&at, key)),
+        &template(&at.config, |_| false),
+    )?;
+    note(FILE_NAME.into(), wrote);
 
     let folder = at.root.path.join(&pages);
     let missing = !folder.is_dir();
@@ -99,25 +101,7 @@ pub(super) fn run(_args: &InitArgs, cx: &mut Context) -> Result<Exit, CommandErr
         cx.out.json(&done);
         return Ok(Exit::Ok);
     }
-    let about = |name: &str| match name {
-        FILE_NAME => "settings; every line shows a default and is commented out",
-        HOOKS => "announce what git changes; `wiki-sync hooks uninstall` takes them out",
-        name if name.starts_with(STATE_DIR) => "state; ignores itself and can be lost",
-        _ => "the pages",
-    };
-    cx.out.say(format_args!("wiki at {}", done.root));
-    for name in &done.created {
-        cx.out
-            .say(format_args!("  made  {name:16} {}", about(name)));
-    }
-    for name in &done.kept {
-        cx.out
-            .say(format_args!("  kept  {name:16} {}", about(name)));
-    }
-    if at.config.git.commit != Commits::Off && !at.root.git {
-        let note = "no git repository here: run `git init`, or set git.commit = \"off\"";
-        cx.out.stderr("warning", note);
-    }
+    print(cx, &at, &done, wrote);
     if let Some(error) = refused {
         cx.out
             .stderr("warning", "git hooks are not installed; all else is");
@@ -126,10 +110,144 @@ pub(super) fn run(_args: &InitArgs, cx: &mut Context) -> Result<Exit, CommandErr
             cx.out.stderr(label, text);
         }
     }
+    for (other, pages) in others_with_markdown(&at)? {
+        let (stand, files) = match pages {
+            1 => ("stands", "1 Markdown file".to_owned()),
+            MANY.. => ("stand", format!("{MANY} Markdown files or more")),
+            pages => ("stand", format!("{pages} Markdown files")),
+        };
+        cx.out.note(format_args!(
+            "{files} {stand} in {other}/: `wiki-sync init --set wiki.pages={other}` takes those"
+        ));
+    }
     cx.out.say(format_args!(
         "next: write Markdown pages below {pages}/, then run `wiki-sync drain`"
     ));
     Ok(Exit::Ok)
+}
+
+/// Says whether a setting is to stand in the settings file: it was given for this run.
+fn is_stated(at: &Workspace, key: &Key) -> bool {
+    at.config.origin(key) == Origin::Flag
+}
+
+/// Prints what was made and what was there; `wrote`: whether that goes for the settings.
+fn print(cx: &mut Context, at: &Workspace, done: &Done, wrote: bool) {
+    let stated: Vec<_> = KEYS
+        .iter()
+        .filter(|key| is_stated(at, key))
+        .map(|key| format!("{} = {}", key.full_name(), key.render(&at.config)))
+        .collect();
+    let about = |name: &str| match name {
+        FILE_NAME if !wrote => "settings",
+        FILE_NAME if stated.is_empty() => {
+            "settings; every line shows a default and is commented out"
+        }
+        FILE_NAME => {
+            "settings: those given with --set; every other line shows a default and is commented out"
+        }
+        HOOKS => "announce what git changes; `wiki-sync hooks uninstall` takes them out",
+        name if name.starts_with(STATE_DIR) => "state; ignores itself and can be lost",
+        _ => "the pages",
+    };
+    cx.out.say(format_args!("wiki at {}", done.root));
+    for (what, names) in [("made", &done.created), ("kept", &done.kept)] {
+        for name in names {
+            cx.out
+                .say(format_args!("  {what}  {name:16} {}", about(name)));
+        }
+    }
+    if !stated.is_empty() && !wrote {
+        cx.out.stderr(
+            "warning",
+            &format!(
+                "{FILE_NAME} was there and is kept as it is; if it does not say so yet, write into it: {}",
+                stated.join("; ")
+            ),
+        );
+    }
+    if at.config.git.commit != Commits::Off && !at.root.git {
+        let note = "no git repository here: run `git init`, then `wiki-sync init` again for the hooks; or set git.commit = \"off\"";
+        cx.out.stderr("warning", note);
+    }
+}
+
+/// So many Markdown files in a folder are enough.
+const MANY: u64 = 1000;
+/// So many folders are looked into, for each that lies at the top.
+const LOOKED_INTO: u32 = 200;
+
+/// Returns, where there is no page and nobody said where the pages are, the folders at the top, hidden ones and those that git ignores left out, in which there are files that would be
+/// pages, and how many, counted up to [`MANY`]; those with most of them first, three at most. Nobody waits for it long: what
+/// lies beyond the first folders is not looked at.
+///
+/// # Errors
+/// As [`Wiki::is_empty`].
+fn others_with_markdown(at: &Workspace) -> Result<Vec<(String, u64)>, Failure> {
+    let is_chosen = KEYS
+        .iter()
+        .any(|key| key.full_name() == "wiki.pages" && at.config.origin(key) != Origin::Default);
+    if is_chosen || !at.wiki.is_empty()? {
+        return Ok(Vec::new());
+    }
+    let ignored = open::ignored_by_git(at);
+    let mut found = Vec::new();
+    let entries = fs::read_dir(&at.root.path).into_iter().flatten().flatten();
+    for entry in entries {
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        let is_plain = name
+            .chars()
+            .all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'));
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if !is_folder
+            || !is_plain
+            || name.starts_with('.')
+            || name == "node_modules"
+            || ignored(&name)
+        {
+            continue;
+        }
+        let settings = WikiSettings {
+            pages: name.clone(),
+            ..at.config.wiki.clone()
+        };
+        let Ok(wiki) = Wiki::open(&at.root.path, &settings) else {
+            continue;
+        };
+        let (mut pages, mut left) = (0, LOOKED_INTO);
+        let mut enter = |folder: &str| {
+            left = left.saturating_sub(1);
+            left > 0 && !ignored(folder)
+        };
+        // What cannot be read is no place for a wiki.
+        let _ = wiki.walk_at(&name, &mut enter, &mut |entry| {
+            pages += u64::from(matches!(entry, Entry::Page { .. }));
+            if pages < MANY {
+                Ok(())
+            } else {
+                Err(Failure::new(FailureKind::Busy, "these are enough"))
+            }
+        });
+        if pages > 0 {
+            found.push((name, pages));
+        }
+    }
+    found.sort_by(|(a, many), (b, more)| more.cmp(many).then_with(|| a.cmp(b)));
+    found.truncate(3);
+    Ok(found)
+}
+
+/// Writes the settings file where there is none, or where there is the one that an `init` without settings wrote (`untouched`),
+/// in which nothing is the user's; returns whether it did.
+fn write_settings(path: &Path, text: &str, untouched: &str) -> Result<bool, CommandError> {
+    if text == untouched || !fs::read_to_string(path).is_ok_and(|there| there == untouched) {
+        return write_new(path, text);
+    }
+    fs::write(path, text)
+        .map_err(|e| CommandError::caused(format!("cannot write {}", path.display()), &e))?;
+    Ok(true)
 }
 
 /// Writes a file that does not exist yet; returns whether it did not.

@@ -85,17 +85,17 @@ fn read_page(from: impl io::Read, max_page: u64) -> Result<Vec<u8>, CommandError
         .hint("nothing was written; raise wiki.max_page or split the page"));
     }
     let nul = bytes.iter().position(|&byte| byte == 0);
-    let bad = match std::str::from_utf8(&bytes) {
-        Err(e) => Some(("is not UTF-8", e.valid_up_to())),
-        Ok(_) => nul.map(|at| ("holds a NUL byte", at)),
-    };
-    if let Some((what, at)) = bad {
+    let refused = |what: &str, at: usize, hint: &str| {
         let line = bytes[..at].split(|&byte| byte == b'\n').count();
-        return Err(
-            CommandError::new(format!("stdin {what} in line {line}")).hint("nothing was written")
-        );
+        CommandError::new(format!("stdin {what} in line {line}"))
+            .hint(format!("nothing was written{hint}"))
+    };
+    let way_out = "; if it is in CP949 (Korean): `iconv -f cp949 -t utf-8 | wiki-sync put …`";
+    match (std::str::from_utf8(&bytes), nul) {
+        (Err(e), _) => Err(refused("is not UTF-8", e.valid_up_to(), way_out)),
+        (Ok(_), Some(at)) => Err(refused("holds a NUL byte", at, "")),
+        (Ok(_), None) => Ok(bytes),
     }
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 }
 
 pub(super) fn run(args: &SearchArgs, cx: &mut Context) -> Result<Exit, CommandError> {
-    let ws = cx.workspace()?;
+    let ws = cx.workspace_to_ask()?;
     let query = args.query.join(" ");
     if query.trim().is_empty() {
         return Err(CommandError::new("the query is empty").exit(Exit::Usage));

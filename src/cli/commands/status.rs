@@ -29,7 +29,11 @@ const POLL: Duration = Duration::from_millis(200);
 const REST: u32 = 4;
 
 pub(super) fn run(args: &StatusArgs, cx: &mut Context) -> Result<Exit, CommandError> {
-    let ws = cx.workspace()?;
+    // Whoever waits for others' work waits for their state too.
+    let ws = match args.wait_fresh {
+        Some(_) => cx.workspace()?,
+        None => cx.workspace_to_ask()?,
+    };
     let looked = match args.wait_fresh {
         Some(within) => wait_fresh(&ws, within),
         None => look(&ws),

@@ -48,7 +48,11 @@ impl VerifyArgs {
 }
 
 pub(super) fn run(args: &VerifyArgs, cx: &mut Context) -> Result<Exit, CommandError> {
-    let ws = cx.workspace()?;
+    let ws = if args.repair {
+        cx.workspace()?
+    } else {
+        cx.workspace_to_ask()?
+    };
     let mut parts = ws.parts()?;
     let options = args.options(&ws, &parts)?;
     let mut bar = Bar::new(&cx.out);

@@ -86,7 +86,8 @@ impl Stage {
             &format!(
                 "case \"$*\" in\n\
                  'run --release -- '*) shift 3; exec {binary} \"$@\" ;;\n\
-                 'install --path .') mkdir -p \"$HOME/.cargo/bin\" && ln -s {binary} \"$HOME/.cargo/bin/\" ;;\n\
+                 'install --locked --path .') mkdir -p \"$HOME/.cargo/bin\" && ln -s {binary} \"$HOME/.cargo/bin/\" ;;\n\
+                 'uninstall wiki-sync') test ! -e .wiki-sync && test ! -e wiki-sync.toml && ! grep -rqs wiki-sync .git/hooks && rm \"$HOME/.cargo/bin/wiki-sync\" ;;\n\
                  *) echo \"cargo $*: not known here\" >&2; exit 2 ;;\n\
                  esac"
             ),
