@@ -447,7 +447,7 @@ pub(super) use wired::{
     CHECKOUT_ID, WIKI_ID, git_settings, own_wiki_id, redis_settings, vector_place,
 };
 pub(crate) use wired::{
-    graph_db, graph_store, ignore_rules, ignored_by_git, search, vectors_beside,
+    git_config, graph_db, graph_store, ignore_rules, ignored_by_git, search, vectors_beside,
 };
 
 /// What stands behind the settings today.
@@ -535,19 +535,33 @@ mod wired {
         let named = repo
             .config()
             .and_then(|all| all.get_path("core.excludesFile"));
-        rules.extend(named.ok().or_else(|| {
-            let config = match std::env::var_os("XDG_CONFIG_HOME") {
-                Some(config) if !config.is_empty() => PathBuf::from(config),
-                Some(_) | None => PathBuf::from(std::env::var_os("HOME")?).join(".config"),
-            };
-            Some(config.join("git/ignore"))
-        }));
+        rules.extend(
+            named
+                .ok()
+                .or_else(|| Some(xdg_config()?.join("git/ignore"))),
+        );
         let pages = ws.root.path.join(ws.wiki.pages_dir());
         let above = pages
             .ancestors()
             .take_while(|at| at.starts_with(&ws.root.path));
         rules.extend(above.map(|at| at.join(".gitignore")));
         rules
+    }
+
+    /// Returns the files, there or not, in which git is configured beside a repository's own.
+    pub(crate) fn git_config() -> Vec<PathBuf> {
+        let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".gitconfig"));
+        let xdg = xdg_config().map(|config| config.join("git/config"));
+        let system = Some(PathBuf::from("/etc/gitconfig"));
+        [home, xdg, system].into_iter().flatten().collect()
+    }
+
+    /// Returns the folder of a person's settings.
+    fn xdg_config() -> Option<PathBuf> {
+        match std::env::var_os("XDG_CONFIG_HOME") {
+            Some(config) if !config.is_empty() => Some(config.into()),
+            Some(_) | None => Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")),
+        }
     }
 
     fn repo_that_ignores(ws: &Workspace) -> Option<git2::Repository> {

@@ -68,6 +68,11 @@ impl Out {
         self.form == Form::Json
     }
 
+    /// Says whether somebody is looking who wants to be told how it goes.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.form != Form::Quiet && io::stderr().is_terminal()
+    }
+
     /// Says whether somebody is looking who wants to see how far a long run is.
     pub(crate) fn wants_progress(&self) -> bool {
         self.form == Form::Full && io::stderr().is_terminal() && !log::is_on()

@@ -1,6 +1,6 @@
 //! Signals that ask a long run to stop.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,6 +12,7 @@ use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 use signal_hook::low_level::exit;
 
 use super::error::CommandError;
+use super::out::Out;
 use crate::engine::drain::Stop;
 use crate::engine::watch::say_goodbye;
 use crate::state::StateDir;
@@ -20,12 +21,31 @@ use crate::state::StateDir;
 /// page in hand first: it is known who ended it, and it was not the page. One that whoever started us told us to ignore
 /// (`nohup`, a shell's `&`) stays ignored.
 pub(super) fn stop_on_signals(state: &StateDir) -> Result<Stop, CommandError> {
+    stop_with(state, None)
+}
+
+/// Does as [`stop_on_signals`] where a batch is ended first, and says so at once to whoever looks.
+pub(super) fn stop_after_batch(state: &StateDir, out: &Out) -> Result<Stop, CommandError> {
+    let word = "stopping after the batch in hand; press Ctrl-C again to stop at once";
+    let word = out.is_watched().then(|| {
+        // A bar may stand in the line.
+        let new_line = if out.wants_progress() {
+            "\r\x1b[K"
+        } else {
+            "\n"
+        };
+        format!("{new_line}{word}\n")
+    });
+    stop_with(state, word)
+}
+
+fn stop_with(state: &StateDir, word: Option<String>) -> Result<Stop, CommandError> {
     let stop = Stop::default();
-    listen(&stop, state).map_err(|e| CommandError::caused("cannot listen to signals", &e))?;
+    listen(&stop, state, word).map_err(|e| CommandError::caused("cannot listen to signals", &e))?;
     Ok(stop)
 }
 
-fn listen(stop: &Stop, state: &StateDir) -> io::Result<()> {
+fn listen(stop: &Stop, state: &StateDir, word: Option<String>) -> io::Result<()> {
     let heard = heard();
     let leaving = Arc::new(AtomicBool::new(false));
     for &signal in &heard {
@@ -37,7 +57,14 @@ fn listen(stop: &Stop, state: &StateDir) -> io::Result<()> {
     let mut signals = SignalsInfo::<WithRawSiginfo>::new(&heard)?;
     let state = state.clone();
     let wait = move || {
-        if let Some(last) = signals.forever().nth(1) {
+        let mut heard = signals.forever();
+        if heard.next().is_some()
+            && let Some(word) = word
+        {
+            // A terminal that is held back keeps nobody from ending us.
+            thread::spawn(move || io::stderr().write_all(word.as_bytes()));
+        }
+        if let Some(last) = heard.next() {
             leaving.store(true, Ordering::Relaxed);
             let _ = state.clear_own_mark();
             say_goodbye(&state);

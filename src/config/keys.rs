@@ -307,7 +307,7 @@ pub const KEYS: &[Key] = &[
     Key {
         section: "git",
         name: "message",
-        doc: "What a commit says: `{summary}` (update wiki-output/a.md; sync 7 pages), `{count}`, `{title}` and `{path}` of the first page, and `{paths}`, a list of the first 20 when there are several, which follows a message of one line by itself.",
+        doc: "What a commit says: `{summary}` (update wiki-output/a.md; move wiki-output/guides/ to wiki-output/handbook/ (100 pages); add 1, update 3, remove 2 pages), `{count}`, `{title}` and `{path}` of the first page, and `{paths}`, a list of the first 20 when there are several, which follows a message of one line by itself.",
         slot: Slot::Text(|c| &mut c.git.message),
         check: Some(|c| check_message(&c.git.message)),
     },

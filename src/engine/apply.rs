@@ -1,18 +1,20 @@
 //! Bringing a group to the stores, write-ahead: receipts are voided, then a store is touched, then receipts are written.
 
+use std::collections::HashMap;
 use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::{self, ScopedJoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tracing::{debug, info};
 
 use super::batch::{Errand, Visit, Work};
-use super::ms;
 use super::report::{PageWarning, kind_name};
-use crate::model::{Change, Failure, FailureKind, Page, PagePath, StoreName, Timestamp};
+use super::{Progress, ms};
+use crate::model::{Change, Failure, FailureKind, Page, PagePath, StoreName, Timestamp, Within};
 use crate::state::Entry;
-use crate::stores::{Outcome, Store};
+use crate::stores::{Applied, Brought, Outcome, Store};
 
 /// What one store gets of a group.
 struct Share {
@@ -33,6 +35,51 @@ struct Said {
     embedded: bool,
 }
 
+/// How often it is told how far the stores are.
+const TELL: Duration = Duration::from_millis(100);
+
+/// Tells how far a group is, by what its stores have brought: a page is done when each of them has it.
+pub(super) struct Steps<'p> {
+    progress: &'p mut dyn Progress,
+    /// Jobs that were visited before this group, and that there are in all.
+    visited: u64,
+    total: u64,
+    /// Pages of the group, and changes for all of its stores together.
+    pages: u64,
+    changes: u64,
+    /// Changes of the stores that are through.
+    done: u64,
+}
+
+impl<'p> Steps<'p> {
+    pub(super) fn new(progress: &'p mut dyn Progress, visited: u64, total: u64) -> Self {
+        Self {
+            progress,
+            visited,
+            total,
+            pages: 0,
+            changes: 0,
+            done: 0,
+        }
+    }
+
+    /// A group of so many pages begins, of which the stores get these shares.
+    fn begin(&mut self, pages: usize, shares: &[Share]) {
+        self.pages = pages as u64;
+        self.changes = shares.iter().map(|share| share.changes.len() as u64).sum();
+        self.at(0);
+    }
+
+    /// Those stores that are at work have brought so many changes.
+    fn at(&mut self, brought: u64) {
+        let part = (self.done + brought).min(self.changes) * self.pages;
+        let at = self.visited + part.checked_div(self.changes).unwrap_or(self.pages);
+        if self.total > 0 {
+            self.progress.at("syncing", at, self.total.max(at));
+        }
+    }
+}
+
 /// From how many changes on a store gives way to others, such as whoever enqueues meanwhile.
 const MANY: usize = 64;
 
@@ -49,6 +96,7 @@ impl Visit<'_, '_, '_> {
         &mut self,
         errands: &mut [Errand],
         to: impl Fn(&dyn Store) -> bool,
+        steps: &mut Steps<'_>,
     ) -> Result<(), Failure> {
         let mut shares = Vec::new();
         for at in 0..self.parts.stores.len() {
@@ -58,6 +106,7 @@ impl Visit<'_, '_, '_> {
         }
         self.void(&mut shares)?;
         fail::fail_point!("drain.voided");
+        steps.begin(errands.len(), &shares);
         let (slow, quick): (Vec<_>, Vec<_>) = shares
             .into_iter()
             .partition(|share| self.parts.stores[share.at].waits_for_others());
@@ -65,13 +114,13 @@ impl Visit<'_, '_, '_> {
             quick
         } else {
             if !quick.is_empty() {
-                let written = self.bring(quick, errands);
+                let written = self.bring(quick, errands, steps);
                 self.parts.receipts.write(&written, &[], &[])?;
                 fail::fail_point!("drain.quick_receipts");
             }
             slow
         };
-        let written = self.bring(last, errands);
+        let written = self.bring(last, errands, steps);
         fail::fail_point!("drain.before_receipts");
         let (files, gone) = seen(errands);
         self.parts.receipts.write(&written, &files, &gone)?;
@@ -80,8 +129,13 @@ impl Visit<'_, '_, '_> {
     }
 
     /// Brings its share to each of these stores; returns the receipts to be written.
-    fn bring(&mut self, shares: Vec<Share>, errands: &mut [Errand]) -> Vec<Written> {
-        let said = touch_all(&mut self.parts.stores, &shares);
+    fn bring(
+        &mut self,
+        shares: Vec<Share>,
+        errands: &mut [Errand],
+        steps: &mut Steps<'_>,
+    ) -> Vec<Written> {
+        let said = touch_all(&mut self.parts.stores, &shares, steps);
         let mut written = Vec::new();
         for (share, said) in shares.into_iter().zip(said) {
             written.extend(self.heard(share, said, errands));
@@ -100,6 +154,7 @@ impl Visit<'_, '_, '_> {
             changes: Vec::new(),
             epoch: 0,
         };
+        let mut shut = Vec::new();
         for (which, errand) in errands.iter_mut().enumerate() {
             let change = match &errand.work {
                 Work::Put { page, .. } => Change::Put(Arc::clone(page)),
@@ -116,12 +171,72 @@ impl Visit<'_, '_, '_> {
             }
             if let Some(why) = self.run.gates[&share.name].closed() {
                 errand.outcomes[at] = Some(Err(why.clone()));
+                shut.push((which, change));
                 continue;
             }
             share.whose.push(which);
             share.changes.push(change);
         }
+        let held = self.held_already(at, shut.iter().map(|(_, change)| change));
+        for (which, change) in &shut {
+            if let Some(applied) = held.get(change.path()) {
+                errands[*which].outcomes[at] = Some(Ok(applied.clone()));
+            }
+        }
         Ok((!share.changes.is_empty()).then_some(share))
+    }
+
+    /// Returns which of these changes a witnessed store that takes none now need not take: it holds the page already, or
+    /// nothing of one that is gone. So only what is really owed waits for it.
+    fn held_already<'c>(
+        &mut self,
+        at: usize,
+        changes: impl Iterator<Item = &'c Change>,
+    ) -> HashMap<PagePath, Applied> {
+        let changes: Vec<_> = changes.collect();
+        let store = &mut self.parts.stores[at];
+        let name = store.name();
+        if changes.is_empty() || !store.is_witnessed() {
+            return HashMap::new();
+        }
+        let within = Within::of(changes.iter().map(|change| change.path().clone()));
+        let Ok(holdings) = store.holdings(&within) else {
+            return HashMap::new();
+        };
+        let fingerprint = store.fingerprint();
+        let marks: HashMap<_, _> = holdings
+            .into_iter()
+            .map(|holding| (holding.path, holding.digest))
+            .collect();
+        let mut held = HashMap::new();
+        for change in changes {
+            let path = change.path();
+            let mark = marks.get(path.as_str());
+            let Ok(receipt) = self.parts.receipts.get(name, path) else {
+                continue;
+            };
+            let is_held = match (change, &receipt) {
+                (Change::Put(page), Some(receipt)) => {
+                    receipt.sha == Some(page.sha)
+                        && receipt.fingerprint == fingerprint
+                        && mark.is_some()
+                        && receipt.mark.as_ref() == mark
+                }
+                (Change::Put(_), None) => false,
+                (Change::Remove(_), receipt) => {
+                    let known = receipt.as_ref().and_then(|receipt| receipt.mark.as_ref());
+                    mark.is_none() && known.is_none()
+                }
+            };
+            if is_held {
+                let applied = Applied {
+                    changed: false,
+                    mark: mark.cloned(),
+                };
+                held.insert(path.clone(), applied);
+            }
+        }
+        held
     }
 
     /// Shuts a store's gate when it is no longer the one that its receipts speak of; the probe then begins anew with it.
@@ -188,8 +303,12 @@ impl Visit<'_, '_, '_> {
                 // is that much later.
                 self.run
                     .shut(self.parts, share.name, failure.clone(), Timestamp::now());
-                let same = share.changes.iter().map(|_| Err(failure.clone()));
-                (same.collect(), false)
+                let held = self.held_already(share.at, share.changes.iter());
+                let outcome = |change: &Change| match held.get(change.path()) {
+                    Some(applied) => Ok(applied.clone()),
+                    None => Err(failure.clone()),
+                };
+                (share.changes.iter().map(outcome).collect(), false)
             }
         };
         let lack = self.parts.stores[share.at].lack();
@@ -306,7 +425,7 @@ fn give_way() {
 
 /// Brings each share to its store, all at the same time: they do not know each other, and while one waits for the disk
 /// another has work. Returns what they said in the order of the shares.
-fn touch_all(stores: &mut [Box<dyn Store>], shares: &[Share]) -> Vec<Said> {
+fn touch_all(stores: &mut [Box<dyn Store>], shares: &[Share], steps: &mut Steps<'_>) -> Vec<Said> {
     // Tests that ask what holds between two of them.
     fail::fail_point!("drain.one_by_one", |_| {
         let in_order = shares.iter();
@@ -317,15 +436,37 @@ fn touch_all(stores: &mut [Box<dyn Store>], shares: &[Share]) -> Vec<Said> {
     thread::scope(|scope| {
         let mut shares = shares.iter().peekable();
         let mut running = Vec::new();
+        let mut brought: Vec<Option<Brought>> = Vec::new();
+        let (end, ends) = channel();
         for (at, store) in stores.iter_mut().enumerate() {
             if let Some(share) = shares.next_if(|share| share.at == at) {
+                let counter = store.brought();
+                counter.begin();
+                let (end, which) = (end.clone(), brought.len());
+                brought.push(Some(counter));
                 running.push(scope.spawn(move || {
                     if share.changes.len() >= MANY {
                         give_way();
                     }
-                    touch(store.as_mut(), share)
+                    let said = touch(store.as_mut(), share);
+                    // Nobody hears of it when another one panicked.
+                    let _ = end.send((which, share.changes.len() as u64));
+                    said
                 }));
             }
+        }
+        drop(end);
+        while brought.iter().any(Option::is_some) {
+            match ends.recv_timeout(TELL) {
+                Ok((which, changes)) => {
+                    brought[which] = None;
+                    steps.done += changes;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                // One that panicked: told below.
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            steps.at(brought.iter().flatten().map(Brought::so_far).sum());
         }
         let said = running.into_iter().map(ScopedJoinHandle::join);
         said.map(|said| said.unwrap_or_else(|panic| resume_unwind(panic)))
@@ -361,4 +502,55 @@ fn seen(errands: &[Errand]) -> (Vec<(PagePath, crate::state::FileSeen)>, Vec<Pag
         }
     }
     (files, gone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Said(Vec<(u64, u64)>);
+
+    impl Progress for Said {
+        fn at(&mut self, _what: &'static str, done: u64, total: u64) {
+            self.0.push((done, total));
+        }
+    }
+
+    fn share(at: usize, name: StoreName, pages: usize) -> Share {
+        let changes = (0..pages).map(|page| {
+            let path = format!("wiki-output/{page}.md");
+            Change::Remove(PagePath::parse(&path).expect("a path"))
+        });
+        Share {
+            at,
+            name,
+            whose: (0..pages).collect(),
+            changes: changes.collect(),
+            epoch: 1,
+        }
+    }
+
+    #[test]
+    fn how_far_it_is_moves_with_each_store_and_never_beyond_the_end() {
+        let mut said = Said(Vec::new());
+        let mut steps = Steps::new(&mut said, 10, 22);
+        // Of 12 pages one store owes all, another half of them.
+        let shares = [
+            share(0, StoreName::Graph, 12),
+            share(1, StoreName::Vectors, 6),
+        ];
+        steps.begin(12, &shares);
+        steps.at(3);
+        steps.done += 12;
+        steps.at(0);
+        steps.at(99);
+        // Nobody owes anything.
+        steps.begin(12, &[]);
+        assert_eq!(said.0, [(10, 22), (12, 22), (18, 22), (22, 22), (22, 22)]);
+        // More than was counted came meanwhile; and nobody asks for it.
+        let mut said = Said(Vec::new());
+        Steps::new(&mut said, 30, 22).begin(1, &[]);
+        Steps::new(&mut said, 0, 0).begin(1, &[]);
+        assert_eq!(said.0, [(31, 31)]);
+    }
 }

@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::Parts;
+use super::apply::Steps;
 use super::drain::Run;
 use super::scan::{Accident, MASS, Scan};
 use super::verdict::{ABSENT, hold};
+use super::{Parts, Progress, Silent};
 use crate::model::{Failure, FailureKind, Labels, Page, PagePath, StoreName, Timestamp};
 use crate::outbox::{Claimed, DeadLetter, Settle};
 use crate::state::FileSeen;
@@ -140,13 +141,19 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
                 work,
                 outcomes,
             }];
-            self.apply(&mut alone, deriving)?;
+            self.apply(&mut alone, deriving, &mut Steps::new(&mut Silent, 0, 0))?;
         }
         Ok(())
     }
 
-    /// Visits as many of the jobs as fit one group and returns the others.
-    pub(super) fn group(mut self, claims: Vec<Claimed>) -> Result<Vec<Claimed>, Failure> {
+    /// Visits as many of the jobs as fit one group and returns the others. `total`: how many jobs there are for this run in
+    /// all.
+    pub(super) fn group(
+        mut self,
+        claims: Vec<Claimed>,
+        total: u64,
+        progress: &mut dyn Progress,
+    ) -> Result<Vec<Claimed>, Failure> {
         self.note_labels(&claims)?;
         let mut errands = Vec::with_capacity(claims.len());
         let mut bytes = 0;
@@ -167,7 +174,9 @@ impl<'r, 'o, 'p> Visit<'r, 'o, 'p> {
             });
         }
         self.guard(&mut errands)?;
-        self.apply(&mut errands, |_| true)?;
+        let mut steps = Steps::new(progress, self.run.visited, total);
+        self.apply(&mut errands, |_| true, &mut steps)?;
+        self.run.visited += errands.len() as u64;
         self.settle(errands)?;
         Ok(claims.collect())
     }

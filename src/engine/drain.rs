@@ -147,6 +147,8 @@ pub(super) struct Run<'a> {
     /// Pages that were changed in a store since the last report, the first of them.
     pub(super) brought: Vec<PagePath>,
     claimed: u64,
+    /// Jobs that went by the stores, whatever became of them: what is shown of how far it is.
+    pub(super) visited: u64,
     /// Why it was waited, as told.
     waited: HashSet<String>,
     /// What the stores had counted when the last report was made.
@@ -179,6 +181,7 @@ impl<'a> Run<'a> {
             seen_gone: HashSet::new(),
             brought: Vec::new(),
             claimed: 0,
+            visited: 0,
             waited: HashSet::new(),
             told: HashMap::new(),
             tells: now,
@@ -403,15 +406,14 @@ impl<'a> Run<'a> {
                 rest.extend(Visit::new(self, parts).suspect(claim)?);
             }
         }
+        let counts = parts.outbox.counts(now)?;
+        let total = self.visited + counts.waiting + counts.in_flight;
         while !rest.is_empty() {
             if self.options.stop.is_wished() {
                 Visit::new(self, parts).give_back(rest)?;
                 break;
             }
-            rest = Visit::new(self, parts).group(rest)?;
-            let counts = parts.outbox.counts(now)?;
-            let done = self.report.processed;
-            progress.at("syncing", done, done + counts.waiting + counts.in_flight);
+            rest = Visit::new(self, parts).group(rest, total, progress)?;
         }
         for store in &mut parts.stores {
             store.yield_turn();

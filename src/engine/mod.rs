@@ -31,6 +31,8 @@ mod verdict;
 pub mod verify;
 pub mod watch;
 
+pub(crate) use self::opening::ANOTHER;
+
 use self::alert::Alerts;
 use self::bounds::DeadBounds;
 use crate::model::RetryPolicy;
@@ -69,6 +71,9 @@ pub trait Progress {
     /// `done` of `total` steps of `what` ("scanning", "syncing", "verifying") are done; `total` may grow, and is 0 where
     /// it is not known.
     fn at(&mut self, what: &'static str, done: u64, total: u64);
+
+    /// What was under way is over, for now at least.
+    fn over(&mut self) {}
 
     /// Something else must end first, and why.
     fn waits(&mut self, _why: &str) {}

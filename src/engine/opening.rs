@@ -10,7 +10,7 @@ use super::announce;
 use super::drain::{DrainOptions, LEAST_WAIT, Run};
 use super::gate::Gate;
 use super::rename;
-use super::report::{gather, kind_name, trouble};
+use super::report::{Renewal, gather, kind_name, trouble};
 use super::scan::Scan;
 use super::spool;
 use super::{Parts, Progress, ms};
@@ -38,7 +38,7 @@ impl Run<'_> {
             let found = if self.options.scan && parts.stores[at].is_witnessed() {
                 parts.stores[at].identity().map(|_| true)
             } else {
-                recognise(parts, at)
+                self.recognise(parts, at)
             };
             match found {
                 Ok(_) => {
@@ -122,6 +122,7 @@ impl Run<'_> {
             dead: &letters,
             removed: 0,
         };
+        let stop = &self.options.stop;
         let mut full = None;
         let mut enqueue = |jobs: &mut Vec<Job>| -> Result<(), Failure> {
             // An outbox that takes no more must still be emptied; then it is scanned again.
@@ -139,8 +140,11 @@ impl Run<'_> {
             &mut |mut job, owed| {
                 // A hold is for one store; another that can be reached and owes the page must get it meanwhile. An event
                 // that names no content ends the hold.
-                if held.contains(&job.path) && owed.iter().any(|store| open.contains(store)) {
+                if held.contains(&job.path) && owed.iter().any(|(store, _)| open.contains(store)) {
                     job.sha = None;
+                }
+                if stop.is_wished() {
+                    return Err(Failure::new(FailureKind::Busy, "told to stop"));
                 }
                 jobs.push(job);
                 if jobs.len() < HANDFUL {
@@ -163,6 +167,9 @@ impl Run<'_> {
         self.report.scanned = findings.pages;
         self.report.merged += merged;
         self.report.skipped.clone_from(&findings.skipped);
+        for renewal in std::mem::take(&mut findings.renewals) {
+            self.renews(renewal);
+        }
         parts
             .receipts
             .note_files(&std::mem::take(&mut findings.seen_again))?;
@@ -247,7 +254,7 @@ impl Run<'_> {
                 continue;
             }
             let _lock = lock(parts, self.options, progress)?;
-            match recognise(parts, at) {
+            match self.recognise(parts, at) {
                 Ok(same) => {
                     info!(store = name.as_str(), "a store answers again");
                     self.gates.entry(name).or_default().open();
@@ -335,6 +342,30 @@ impl Run<'_> {
         }
     }
 
+    /// Makes sure that a store's receipts speak of it, as [`recognise`] does, and tells of one that was exchanged.
+    fn recognise(&mut self, parts: &mut Parts, at: usize) -> Result<bool, Failure> {
+        let name = parts.stores[at].name();
+        let was_known = parts.receipts.epochs(name)?.is_some();
+        let pages = parts.receipts.count(name)?;
+        let same = recognise(parts, at)?;
+        if !same && was_known && pages > 0 {
+            self.renews(Renewal {
+                store: name.as_str(),
+                pages,
+                reason: ANOTHER.into(),
+            });
+        }
+        Ok(same)
+    }
+
+    /// Notes for the report that a store gets pages anew; once, however often that is found.
+    fn renews(&mut self, renewal: Renewal) {
+        let known = &mut self.report.renewals;
+        if known.iter().all(|known| known.store != renewal.store) {
+            known.push(renewal);
+        }
+    }
+
     /// Looks at all pages again, and answers the hints that hooks left.
     pub(super) fn rescan(
         &mut self,
@@ -356,7 +387,14 @@ impl Run<'_> {
             if lacks || gate.as_ref().is_some_and(|gate| gate.is_probed()) {
                 continue;
             }
-            any |= parts.outbox.release(Some(name), now)? > 0;
+            if parts.outbox.release(Some(name), now)? > 0 {
+                any = true;
+                // Each page that is held again says so itself, and is counted once.
+                let held = ["busy", "waiting", "refused"];
+                self.report.trouble.retain(|trouble| {
+                    trouble.store != Some(name.as_str()) || !held.contains(&trouble.kind)
+                });
+            }
             if let Some(gate) = gate {
                 gate.open();
             }
@@ -420,6 +458,10 @@ impl Run<'_> {
         gather(&mut self.report.trouble, new);
     }
 }
+
+/// Why all pages are brought to a store anew whose identity is not the one noted.
+pub(crate) const ANOTHER: &str =
+    "the store is not the one that held them: it was lost or restored, or this checkout is a copy";
 
 /// Takes the checkout's lock; while a neighbour has it, our stores let go of what he may need.
 pub(super) fn lock(

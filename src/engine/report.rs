@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::model::{FailureKind, StoreName};
+use crate::stores::Store;
 pub use crate::wiki::Skipped;
 
 /// What a drain did.
@@ -58,6 +59,31 @@ pub struct DrainReport {
     pub trimmed: u64,
     /// What could not be understood in pages that were brought in all the same, by path and line; at most a thousand.
     pub warnings: Vec<PageWarning>,
+    /// Unchanged pages that a store got anew, or is to get, and why.
+    pub renewals: Vec<Renewal>,
+}
+
+/// Unchanged pages that a store is to get anew, since not they but the way in which it holds them is another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Renewal {
+    /// The store.
+    pub store: &'static str,
+    /// How many pages.
+    pub pages: u64,
+    /// What is otherwise than it was.
+    pub reason: String,
+}
+
+impl Renewal {
+    /// Makes it of pages that the store was given under an earlier fingerprint.
+    #[must_use]
+    pub fn new(store: &dyn Store, before: &str, pages: u64) -> Self {
+        Self {
+            store: store.name().as_str(),
+            pages,
+            reason: store.otherwise(before),
+        }
+    }
 }
 
 /// Something in a page that could not be understood: metadata that is no YAML, say. It costs itself, never the page.
@@ -147,6 +173,8 @@ pub struct VerifyReport {
     pub waiting: u64,
     /// Differences, by path and store.
     pub drift: Vec<Drift>,
+    /// Those of them that are no damage: unchanged pages that the store is to get anew, and why.
+    pub renewals: Vec<Renewal>,
     /// Things that look like pages and are none, and pages that cannot be read.
     pub skipped: Vec<Skipped>,
     /// Dead letters.
@@ -192,6 +220,9 @@ pub enum DriftKind {
     Missing,
     /// The store holds something else than the page.
     Stale,
+    /// It holds the page as it is, derived in another way than it would be now. Told as stale.
+    #[serde(rename = "stale")]
+    Outdated,
     /// The store holds what is no page.
     Orphan,
     /// The receipt does not say what the store holds. In the fast mode: no receipt says it, so it is not known.
@@ -204,7 +235,7 @@ impl DriftKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Missing => "missing",
-            Self::Stale => "stale",
+            Self::Stale | Self::Outdated => "stale",
             Self::Orphan => "orphan",
             Self::Unproven => "unproven",
         }

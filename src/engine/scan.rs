@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::thread;
 
 use super::ahead::Ahead;
-use super::report::{DriftKind, Skipped};
+use super::report::{DriftKind, Renewal, Skipped};
 use super::verdict::ABSENT;
 use crate::model::{ContentSha, Failure, Job, PagePath, StoreName, Within};
 use crate::outbox::DeadLetter;
@@ -21,8 +21,8 @@ pub(super) const MASS: u64 = 20;
 /// How many remembered paths are read at a time.
 const CHUNK: usize = 1_000;
 
-/// Hears of a page that is not in sync, with the stores that owe it.
-pub type Found<'f> = dyn FnMut(Job, &[StoreName]) -> Result<(), Failure> + 'f;
+/// Hears of a page that is not in sync, with the stores that owe it and what is wrong with it there.
+pub type Found<'f> = dyn FnMut(Job, &[(StoreName, DriftKind)]) -> Result<(), Failure> + 'f;
 
 /// Hears of a page that is not in sync, with the content seen and what is wrong with it in which store.
 pub(super) type Heard<'f> =
@@ -53,6 +53,8 @@ pub struct Findings {
     pub seen_again: Vec<(PagePath, FileSeen)>,
     /// Witnessed stores that could not be asked; their pages are not judged.
     pub unasked: Vec<(StoreName, Failure)>,
+    /// Unchanged pages that a store is to get anew, and why.
+    pub renewals: Vec<Renewal>,
 }
 
 /// Pages gone from disk that HEAD still holds, too many to be meant.
@@ -91,6 +93,8 @@ struct Side {
     empty: bool,
     /// It is not enough to know that it owes the page: what is wrong is told to people.
     exactly: bool,
+    /// The fingerprint of the first unchanged page that it held otherwise, and how many there are.
+    outdated: Option<(String, u64)>,
 }
 
 impl Scan<'_> {
@@ -110,12 +114,7 @@ impl Scan<'_> {
             stores: stores.collect(),
             only: false,
         };
-        let mut owing = Vec::new();
-        let heard: &mut Heard<'_> = &mut |path, sha, owes| {
-            owing.clear();
-            owing.extend(owes.iter().map(|(store, _)| *store));
-            found(Job::for_page(path, sha), &owing)
-        };
+        let heard: &mut Heard<'_> = &mut |path, sha, owes| found(Job::for_page(path, sha), owes);
         let (mut findings, gone) = self.look(&look, heard, looked)?;
         findings.accident = self.judge_gone(gone, findings.pages)?;
         Ok(findings)
@@ -196,7 +195,18 @@ impl Scan<'_> {
         }
         entries.end()?;
         merge.absent_before(None)?;
-        let Merge { gone, findings, .. } = merge;
+        let Merge {
+            gone,
+            mut findings,
+            sides,
+            ..
+        } = merge;
+        for Side { at, outdated, .. } in sides {
+            let store = self.stores[at].as_ref();
+            findings
+                .renewals
+                .extend(outdated.map(|(before, pages)| Renewal::new(store, &before, pages)));
+        }
         Ok((findings, gone))
     }
 
@@ -228,6 +238,7 @@ impl Scan<'_> {
                 unasked,
                 empty,
                 exactly: look.only,
+                outdated: None,
             });
         }
         sides
@@ -399,7 +410,7 @@ impl Side {
 
     /// Says what is wrong when the store does not hold the page as it is on disk, or no receipt says that it does.
     fn owes(
-        &self,
+        &mut self,
         store: &mut dyn Store,
         known: Option<&Known>,
         head: Option<&str>,
@@ -429,11 +440,15 @@ impl Side {
         };
         if receipt.fingerprint != self.fingerprint {
             // Git's blobs may be the same however they are made.
-            return Ok(Some(if is_witnessed {
-                DriftKind::Unproven
-            } else {
-                DriftKind::Stale
-            }));
+            if is_witnessed {
+                return Ok(Some(DriftKind::Unproven));
+            }
+            if present.version() != sha.to_string() {
+                return Ok(Some(DriftKind::Stale));
+            }
+            let before = || (receipt.fingerprint.clone(), 0);
+            self.outdated.get_or_insert_with(before).1 += 1;
+            return Ok(Some(DriftKind::Outdated));
         }
         if is_witnessed {
             let agrees = match (&receipt.mark, head) {

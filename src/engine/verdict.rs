@@ -272,7 +272,12 @@ impl Visit<'_, '_, '_> {
         End {
             store: None,
             settle: Settle::RetryAt {
-                at: self.now.plus(self.run.again),
+                // Told to stop, it is left for the next drain, whenever that is.
+                at: if self.run.options.stop.is_wished() {
+                    self.now
+                } else {
+                    self.now.plus(self.run.again)
+                },
                 attempts: claim.job.retry,
                 version,
                 reason: why.reason,

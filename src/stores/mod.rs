@@ -4,6 +4,9 @@ pub mod git;
 pub mod graph;
 pub mod vectors;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::model::{Change, Failure, Page, PagePath, StoreName, Within};
 use crate::state::Stop;
 
@@ -51,6 +54,29 @@ pub struct Tally {
     pub commits: u64,
 }
 
+/// How many changes of the [`Store::apply`] under way a store has brought so far, for whoever looks on from another thread.
+/// Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Brought(Arc<AtomicU64>);
+
+impl Brought {
+    /// An apply is about to begin.
+    pub fn begin(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// So many more changes are brought.
+    pub fn add(&self, changes: usize) {
+        self.0.fetch_add(changes as u64, Ordering::Relaxed);
+    }
+
+    /// Returns how many are brought.
+    #[must_use]
+    pub fn so_far(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// What a store answers for itself at little cost: for each page it holds, in the order of the paths'
 /// bytes, the mark of what it holds. Git reads it from HEAD's tree.
 pub type Witness = Vec<(PagePath, String)>;
@@ -67,6 +93,11 @@ pub trait Store: Send {
     /// Returns a short text that changes when what the store derives from a page changes (parser,
     /// chunker, model, schema). Receipts with another fingerprint are stale.
     fn fingerprint(&self) -> String;
+
+    /// Says for people what is otherwise now than under this earlier fingerprint, so that unchanged pages are brought anew.
+    fn otherwise(&self, _before: &str) -> String {
+        "another wiki-sync wrote them".into()
+    }
 
     /// Returns the store's identity as it stands inside the store, creating an empty store where none is.
     ///
@@ -199,6 +230,11 @@ pub trait Store: Send {
     /// When it is not.
     fn probe_lack(&mut self) -> Result<(), Failure> {
         Ok(())
+    }
+
+    /// Returns what counts the changes of an apply under way; one that stays at 0 where the store does not count them.
+    fn brought(&self) -> Brought {
+        Brought::default()
     }
 
     /// Remembers what is set when everything is to stop: a long [`Store::apply`] then leaves what it has not begun, as

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::model::{Change, Failure, FailureKind, Identity, Page, PagePath, StoreName, Within};
-use crate::stores::{Deriver, Holding, Outcome, Store, Tally, Witness};
+use crate::stores::{Brought, Deriver, Holding, Outcome, Store, Tally, Witness};
 
 /// What a [`Faulty`] store is to do; shared with the test, which may change it at any time.
 #[derive(Debug, Clone, Default)]
@@ -209,6 +209,14 @@ impl Store for Faulty {
 
     fn probe_lack(&mut self) -> Result<(), Failure> {
         self.inner.probe_lack()
+    }
+
+    fn otherwise(&self, before: &str) -> String {
+        self.inner.otherwise(before)
+    }
+
+    fn brought(&self) -> Brought {
+        self.inner.brought()
     }
 
     fn heed(&mut self, stop: &crate::state::Stop) {

@@ -52,6 +52,8 @@ fn without_an_identity_the_commit_waits_for_one() {
     let head = wiki.git(&["rev-parse", "HEAD"]);
     let drained = wiki.json(4, &["drain"]);
     assert_eq!(drained["held"], 3, "{drained}");
+    let told = wiki.ws(&["drain"]).code(4).out;
+    assert!(told.contains("0 jobs done: each waits for git"), "{told}");
     assert!(
         drained["trouble"].to_string().contains("user.email"),
         "{drained}"
@@ -61,6 +63,34 @@ fn without_an_identity_the_commit_waits_for_one() {
         wiki.json(0, &["search", "Redis outbox"])[0]["path"],
         "wiki-output/a.md"
     );
+    wiki.git(&["config", "user.name", "Tester"]);
+    wiki.git(&["config", "user.email", "tester@example.invalid"]);
+    wiki.drain();
+    wiki.assert_in_sync();
+}
+
+#[test]
+fn only_pages_that_git_does_not_hold_yet_wait_for_who_commits() {
+    let mut wiki = Wiki::small();
+    wiki.drain();
+    let nowhere = wiki.root().join("no-home").display().to_string();
+    wiki.git(&["config", "user.useConfigOnly", "true"]);
+    for name in ["HOME", "XDG_CONFIG_HOME"] {
+        wiki.env.insert(name.into(), nowhere.clone());
+    }
+    wiki.write("wiki-output/b.md", "# Beta, second\n");
+    // Announced all of them, as when the folder went away and came back.
+    let pages = ["a.md", "b.md", "sub/c.md"].map(|page| format!("wiki-output/{page}"));
+    let mut enqueue = vec!["enqueue"];
+    enqueue.extend(pages.iter().map(String::as_str));
+    for _ in 0..2 {
+        wiki.ws(&enqueue).code(0);
+        let drained = wiki.json(4, &["drain"]);
+        assert_eq!(drained["held"], 1, "{drained:#}");
+        assert_eq!(drained["processed"], 2, "{drained:#}");
+        let trouble = &drained["trouble"];
+        assert_eq!(trouble[0]["pages"], 1, "{trouble:#}");
+    }
     wiki.git(&["config", "user.name", "Tester"]);
     wiki.git(&["config", "user.email", "tester@example.invalid"]);
     wiki.drain();

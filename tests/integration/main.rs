@@ -97,6 +97,8 @@ mod status;
 #[cfg(feature = "edge")]
 mod storm;
 #[cfg(feature = "edge")]
+mod terminal;
+#[cfg(feature = "edge")]
 mod together;
 #[cfg(all(feature = "edge", feature = "server"))]
 mod vectors_load;

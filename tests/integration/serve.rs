@@ -282,7 +282,7 @@ fn a_page_its_links_its_sections_and_its_history_are_shown() {
         "the graph holds this",
         "the vectors hold this",
         "git holds this",
-        "wiki: sync 3 pages",
+        "wiki: add 3 pages",
         "As the vector store holds them",
     ] {
         assert!(page.contains(part), "{part}\n{page}");
@@ -327,11 +327,11 @@ fn the_history_of_a_page_is_its_own() {
     let served = Served::entered(&wiki);
     let update = "wiki: update wiki-output/b.md";
     let page = served.get("/page?path=wiki-output/b.md").body;
-    let (newer, older) = (page.find(update), page.find("wiki: sync 3 pages"));
+    let (newer, older) = (page.find(update), page.find("wiki: add 3 pages"));
     assert!(newer.is_some() && newer < older, "newest first: {page}");
     let other = served.get("/page?path=wiki-output/a.md").body;
     assert!(
-        !other.contains(update) && other.contains("wiki: sync 3 pages"),
+        !other.contains(update) && other.contains("wiki: add 3 pages"),
         "{other}"
     );
 }

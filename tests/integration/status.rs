@@ -187,3 +187,79 @@ fn waiting_keeps_no_drain_from_its_work() {
     assert_eq!(waits.0.wait().unwrap().code(), Some(0));
     wiki.assert_in_sync();
 }
+
+#[test]
+fn a_copied_checkout_says_why_its_unchanged_pages_are_written_anew() {
+    const WHY: &str = "this checkout is a copy, or was renamed";
+    let wiki = Wiki::small();
+    wiki.drain();
+    let copy = wiki.root().with_file_name("copy");
+    let copied = std::process::Command::new("cp")
+        .arg("-r")
+        .args([&wiki.root(), &copy])
+        .status();
+    assert!(copied.unwrap().success());
+    let there = copy.to_str().unwrap();
+    let status = wiki.ws(&["-C", there, "status"]).code(0).out;
+    assert!(status.contains(WHY), "{status}");
+    assert!(
+        status.contains("\"repo\" and is \"copy\"") && status.contains("next `wiki-sync drain`"),
+        "{status}"
+    );
+    assert!(!status.contains("changed and not"), "{status}");
+    let report = wiki.json(0, &["-C", there, "status"]);
+    assert_eq!(
+        [&report["unannounced"], &report["outdated"]],
+        [&json!(3), &json!(3)]
+    );
+    for mode in [&["verify"][..], &["verify", "--fast"]] {
+        let args = [&["-C", there], mode].concat();
+        let verify = wiki.ws(&args).code(3).out;
+        assert!(verify.contains(WHY), "{mode:?}: {verify}");
+        let report = wiki.json(3, &args);
+        assert_eq!(report["renewals"][0]["pages"], 3, "{report:#}");
+        assert_eq!(report["drift"][0]["kind"], "stale", "{report:#}");
+    }
+    // A page that did change is told apart.
+    std::fs::write(copy.join("wiki-output/b.md"), "# Beta, second\n").unwrap();
+    let report = wiki.json(0, &["-C", there, "status"]);
+    assert_eq!(
+        [&report["unannounced"], &report["outdated"]],
+        [&json!(3), &json!(2)]
+    );
+    let drain = wiki.ws(&["-C", there, "drain"]).code(0).out;
+    assert!(
+        drain.contains(WHY) && drain.contains("2 unchanged pages brought anew"),
+        "{drain}"
+    );
+    assert_eq!(wiki.json(0, &["-C", there, "verify"])["in_sync"], true);
+    let again = wiki.ws(&["-C", there, "drain"]).code(0).out;
+    assert!(!again.contains(WHY), "{again}");
+}
+
+#[test]
+fn vectors_that_were_put_back_from_a_copy_are_told_before_a_drain_looks_through_them() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    let vectors = wiki.root().join(".wiki-sync/vectors");
+    let copy = wiki.root().with_file_name("copy");
+    let copied = |from, to| {
+        let copied = std::process::Command::new("cp")
+            .arg("-r")
+            .args([from, to])
+            .status();
+        assert!(copied.unwrap().success());
+    };
+    copied(&vectors, &copy);
+    wiki.write("wiki-output/b.md", "# Beta, second\n");
+    wiki.drain();
+    std::fs::remove_dir_all(&vectors).unwrap();
+    copied(&copy, &vectors);
+    let status = wiki.json(0, &["status"]);
+    assert_eq!(status["fresh"], false, "{status:#}");
+    assert_eq!(status["renewals"][0]["store"], "vectors", "{status:#}");
+    let drained = wiki.drain();
+    assert_eq!(drained["renewals"], status["renewals"], "{drained:#}");
+    assert_eq!(wiki.json(0, &["status"])["fresh"], true);
+    wiki.assert_in_sync();
+}

@@ -7,9 +7,9 @@ use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::out::{Out, Style, clean, count};
 use crate::cli::progress::Bar;
-use crate::cli::signals::stop_on_signals;
+use crate::cli::signals::stop_after_batch;
 use crate::engine::drain::{DrainOptions, Stop, drain};
-use crate::engine::report::{DrainReport, StoreReport};
+use crate::engine::report::{DrainReport, Renewal, StoreReport};
 use crate::model::StoreName;
 
 /// Find changed pages and bring them to every store
@@ -64,7 +64,7 @@ impl DrainArgs {
 
 pub(super) fn run(args: &DrainArgs, cx: &mut Context) -> Result<Exit, CommandError> {
     let ws = cx.workspace()?;
-    let stop = stop_on_signals(&ws.state)?;
+    let stop = stop_after_batch(&ws.state, &cx.out)?;
     let mut ws = ws.stopping(&stop);
     ws.config.git.allow_detached |= args.allow_detached;
     let mut parts = ws.parts()?;
@@ -72,33 +72,51 @@ pub(super) fn run(args: &DrainArgs, cx: &mut Context) -> Result<Exit, CommandErr
     let report = drain(&mut parts, &args.options(stop), &mut bar)?;
     drop(bar);
     cx.warn(&parts.outbox.notes());
+    let nothing_seen = report.scanned == 0 && !args.no_scan;
+    let unseen = nothing_seen && report.stopped;
     if cx.out.is_json() {
         cx.out.json(&report);
     } else {
-        let is_empty = report.scanned == 0 && !args.no_scan;
+        let is_empty = nothing_seen && !report.stopped;
         let none = if is_empty { ws.without_pages()? } else { None };
-        print(&mut cx.out, &report, none.as_deref());
+        print(&mut cx.out, &report, unseen, none.as_deref());
     }
     let cut_off = if report.stopped { report.waiting } else { 0 };
-    Ok(Exit::of_drain(&report, report.delayed + cut_off))
+    let owed = report.delayed + cut_off + u64::from(unseen);
+    Ok(Exit::of_drain(&report, owed))
 }
 
-/// Prints what was done; `none`: that there is no page.
-fn print(out: &mut Out, report: &DrainReport, none: Option<&str>) {
+/// Says why no job ended although some are there; `None` where some did.
+fn why_none(report: &DrainReport) -> Option<String> {
+    if report.processed > 0 || report.held == 0 {
+        return None;
+    }
+    let mut stores: Vec<_> = report.trouble.iter().filter_map(|why| why.store).collect();
+    stores.sort_unstable();
+    stores.dedup();
+    (!stores.is_empty()).then(|| {
+        let each = if report.held == 1 {
+            "it waits"
+        } else {
+            "each waits"
+        };
+        format!("0 jobs done: {each} for {}", stores.join(" and "))
+    })
+}
+
+/// Prints what was done; `unseen`: it was stopped before all pages were looked at, so that what is owed is not known;
+/// `none`: that there is no page.
+fn print(out: &mut Out, report: &DrainReport, unseen: bool, none: Option<&str>) {
     print_stores(out, report);
-    let mut parts = vec![format!(
-        "processed {} ({} unchanged)",
-        count(report.processed, "job"),
-        report.unchanged
-    )];
+    let processed = || {
+        let jobs = count(report.processed, "job");
+        format!("processed {jobs} ({} unchanged)", report.unchanged)
+    };
+    let mut parts = vec![why_none(report).unwrap_or_else(processed)];
     if report.scanned > 0 {
         parts.insert(0, format!("scanned {}", count(report.scanned, "page")));
     }
-    for (number, what) in [
-        (report.merged, "merged"),
-        (report.retried, "tried again"),
-        (report.dlq, "given up"),
-    ] {
+    for (number, what) in [(report.retried, "tried again"), (report.dlq, "given up")] {
         if number > 0 {
             parts.push(format!("{what} {number}"));
         }
@@ -108,6 +126,9 @@ fn print(out: &mut Out, report: &DrainReport, none: Option<&str>) {
         parts.join(", "),
         report.seconds
     ));
+    for renewal in &report.renewals {
+        out.say(renewed(renewal, " brought anew"));
+    }
     out.skipped(&report.skipped);
     if !report.warnings.is_empty() {
         let title = format!("not understood: {}", report.warnings.len());
@@ -126,11 +147,21 @@ fn print(out: &mut Out, report: &DrainReport, none: Option<&str>) {
             count(report.forgotten, "file")
         ));
     }
-    if report.waiting > 0 {
-        let why = if report.stopped { "stopped: " } else { "" };
-        let title = format!("{why}{} left", count(report.waiting, "job"));
+    if report.waiting > 0 || report.stopped {
+        let jobs = count(report.waiting, "job");
+        let title = match (report.stopped, unseen) {
+            (false, _) => format!("{jobs} left"),
+            (true, true) => "interrupted before all pages were looked at".into(),
+            (true, false) if report.waiting == 0 => "interrupted".into(),
+            (true, false) => format!("interrupted: {jobs} left"),
+        };
         let title = out.paint(Style::Warn, title).into_owned();
-        out.trouble(format_args!("{title}; `wiki-sync drain` goes on"));
+        let more = if report.waiting > 0 || unseen {
+            "; `wiki-sync drain` goes on"
+        } else {
+            ""
+        };
+        out.trouble(format_args!("{title}{more}"));
     }
     if report.held > 0 {
         let title = format!("held: {}", count(report.held, "job"));
@@ -160,11 +191,21 @@ fn print(out: &mut Out, report: &DrainReport, none: Option<&str>) {
     }
     out.troubles(&report.trouble);
     let owed = report.held + report.dead + report.waiting + report.delayed;
-    if owed == 0 && report.trouble.is_empty() {
+    if owed == 0 && !unseen && report.trouble.is_empty() {
         let done = out.paint(Style::Good, "nothing is owed").into_owned();
         let none = none.map_or(String::new(), |none| format!(": {none}"));
         out.say(format_args!("{done}{none}"));
     }
+}
+
+/// Says that a store gets unchanged pages anew, and why.
+pub(super) fn renewed(renewal: &Renewal, what: &str) -> String {
+    format!(
+        "{:8} {}{what}: {}",
+        renewal.store,
+        count(renewal.pages, "unchanged page"),
+        clean(&renewal.reason)
+    )
 }
 
 /// Prints what was done to each store.

@@ -8,7 +8,7 @@ use crate::cli::exit::Exit;
 use crate::cli::open;
 use crate::cli::out::{Style, count};
 use crate::cli::progress::Bar;
-use crate::cli::signals::stop_on_signals;
+use crate::cli::signals::stop_after_batch;
 use crate::engine::rebuild::rebuild;
 use crate::state::{CheckoutLock, Receipts};
 
@@ -36,7 +36,7 @@ pub(super) fn run(args: &RebuildArgs, cx: &mut Context) -> Result<Exit, CommandE
     let ws = cx.workspace()?;
     ws.state.create()?;
     let receipts = Receipts::open(&ws.state.database())?;
-    let stop = stop_on_signals(&ws.state)?;
+    let stop = stop_after_batch(&ws.state, &cx.out)?;
     let mut beside = open::vectors_beside(&ws)?;
     let mut bar = Bar::new(&cx.out);
     let mut built = rebuild(&ws.wiki, &receipts, &mut beside.store, &stop, &mut bar)?;

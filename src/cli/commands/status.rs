@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::drain::seconds;
+use super::drain::{renewed, seconds};
 use super::hooks;
 use crate::cli::Context;
 use crate::cli::error::CommandError;
@@ -200,10 +200,17 @@ fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
     if let Some(alerts) = &report.alerts {
         print_alerts(out, alerts, now);
     }
-    if report.unannounced > 0 {
+    let changed = report.unannounced.saturating_sub(report.outdated);
+    if changed > 0 {
         out.line(format_args!(
             "{} changed and not enqueued yet: `wiki-sync drain` finds them",
-            count(report.unannounced, "page")
+            count(changed, "page")
+        ));
+    }
+    for renewal in &report.renewals {
+        out.trouble(renewed(
+            renewal,
+            " to be written anew by the next `wiki-sync drain`",
         ));
     }
     for note in &outbox.notes {
@@ -271,12 +278,14 @@ fn print_letters(out: &mut Out, report: &StatusReport, now: Timestamp) {
 /// Returns what is owed, in few words.
 fn owed(report: &StatusReport) -> impl Iterator<Item = String> {
     let outbox = &report.outbox;
+    let changed = report.unannounced.saturating_sub(report.outdated);
     let jobs = outbox.waiting + outbox.delayed + outbox.in_flight + outbox.held;
     let owed = [
         (jobs, "job", "not done"),
         (outbox.spooled, "job", "in the spool"),
         (outbox.dead, "dead letter", "left"),
-        (report.unannounced, "page", "not announced"),
+        (changed, "page", "not announced"),
+        (report.outdated, "unchanged page", "to be written anew"),
     ];
     let owed = owed.into_iter().filter(|(number, ..)| *number > 0);
     owed.map(|(number, what, how)| format!("{} {how}", count(number, what)))

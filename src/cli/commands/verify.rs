@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::drain::renewed;
 use crate::cli::Context;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
@@ -134,6 +135,10 @@ fn print(out: &mut Out, report: &VerifyReport, is_repaired: bool) {
             "not the store that its receipts speak of: {}; `wiki-sync verify --repair` has the next drain look through it once",
             by_repair.join(", ")
         ));
+    }
+    for renewal in &report.renewals {
+        let what = ", no damage; the next `wiki-sync drain` writes them anew";
+        out.trouble(renewed(renewal, what));
     }
     if !report.drift.is_empty() {
         out.trouble(format_args!(

@@ -8,10 +8,10 @@ use crate::cli::Context;
 use crate::cli::environment;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
-use crate::cli::open::{Workspace, ignore_rules, ignored_by_git};
+use crate::cli::open::{Workspace, git_config, ignore_rules, ignored_by_git};
 use crate::cli::out::{Out, Style, clean, count};
 use crate::cli::progress::Bar;
-use crate::cli::signals::stop_on_signals;
+use crate::cli::signals::stop_after_batch;
 use crate::config::FILE_NAME;
 use crate::engine::drain::{DrainOptions, Stop};
 use crate::engine::report::DrainReport;
@@ -38,7 +38,7 @@ const NAMED: usize = 3;
 pub(super) fn run(args: &WatchArgs, cx: &mut Context) -> Result<Exit, CommandError> {
     environment::be_thrifty()?;
     let ws = cx.workspace()?;
-    let stop = stop_on_signals(&ws.state)?;
+    let stop = stop_after_batch(&ws.state, &cx.out)?;
     let mut ws = ws.stopping(&stop);
     let mut teller = Teller::new(cx);
     loop {
@@ -93,6 +93,7 @@ fn watch_once(
         enqueue_only: args.enqueue_only,
         ignored: &*ignored,
         ignore_rules: ignore_rules(ws),
+        git_config: git_config(),
         settings_file: ws.root.path.join(FILE_NAME),
     };
     Ok(watch(&mut parts, source, &options, teller)?)

@@ -21,12 +21,13 @@ use self::journal::{Journal, Write};
 pub use self::plan::{LineChange, Move};
 use self::plan::{Moves, Rewrite, World};
 use self::targets::{check_targets, is_same_file, missing_folders};
+use super::apply::Steps;
 use super::batch::{Errand, Visit, Work};
 use super::drain::{DrainOptions, Run, drain};
 use super::opening::lock;
 use super::report::{Trouble, trouble};
 use super::scan::Scan;
-use super::{Parts, Progress};
+use super::{Parts, Progress, Silent};
 use crate::model::{Failure, FailureKind, Job, Labels, PagePath, StoreName, Timestamp};
 use crate::outbox::{Claimed, JobId};
 use crate::state::FileSeen;
@@ -375,7 +376,9 @@ fn bring(
         });
     }
     let mut run = Run::new(options, parts);
-    Visit::new(&mut run, parts).apply(&mut errands, |_| true)?;
+    let mut silent = Silent;
+    let mut steps = Steps::new(&mut silent, 0, 0);
+    Visit::new(&mut run, parts).apply(&mut errands, |_| true, &mut steps)?;
     let names: Vec<StoreName> = parts.stores.iter().map(|store| store.name()).collect();
     for errand in &errands {
         for (name, outcome) in names.iter().zip(&errand.outcomes) {
@@ -430,7 +433,7 @@ impl Owed {
         };
         let findings = scan.run(
             &mut |job, stores| {
-                if stores.contains(&StoreName::Graph) {
+                if stores.iter().any(|(store, _)| *store == StoreName::Graph) {
                     owed.graph.push(job.path.clone());
                 }
                 if !stores.is_empty() {

@@ -64,6 +64,7 @@ pub(super) fn look(
         &mut |pages| progress.at("verifying", pages, 0),
     )?;
     judge.report.pages = findings.pages;
+    judge.report.renewals = findings.renewals;
     for skipped in findings.skipped {
         judge.skip(skipped);
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use super::judge::{Judge, Standing, is_exempt, standing};
-use crate::engine::report::{DriftKind, Skipped};
+use crate::engine::report::{DriftKind, Renewal, Skipped};
 use crate::engine::scan::Cursor;
 use crate::engine::verdict::ABSENT;
 use crate::engine::{Parts, Progress};
@@ -32,6 +32,8 @@ struct Side {
     is_replaced: bool,
     /// Where what it must hold can be told without it: by this one, of all.
     deriver: Option<usize>,
+    /// The fingerprint of the first unchanged page that it holds as it was derived before, and how many there are.
+    outdated: Option<(String, u64)>,
 }
 
 /// A page as it was read.
@@ -214,6 +216,7 @@ fn read_stores(
             fingerprint: store.fingerprint(),
             is_replaced,
             deriver,
+            outdated: None,
         });
     }
     (sides, derivers)
@@ -277,7 +280,7 @@ impl Comparison<'_, '_> {
                     (Some(held), Some(expected)) if held == expected => side
                         .is_belied(seen.known.as_ref(), held, page.sha)
                         .then_some(DriftKind::Unproven),
-                    (Some(_), Some(_)) => Some(DriftKind::Stale),
+                    (Some(_), Some(_)) => Some(side.differing(seen.known.as_ref(), page.sha)),
                     (None, Some(_)) => Some(DriftKind::Missing),
                     (Some(_), None) => Some(DriftKind::Orphan),
                 };
@@ -315,6 +318,10 @@ impl Comparison<'_, '_> {
     fn orphans(&mut self) -> Result<(), Failure> {
         for side in &mut self.sides {
             let store = self.stores[side.at].as_mut();
+            if let Some((before, pages)) = side.outdated.take() {
+                let renewal = Renewal::new(store, &before, pages);
+                self.judge.report.renewals.push(renewal);
+            }
             for path in std::mem::take(&mut side.holdings).into_keys() {
                 if !self.judge.is_hidden(&path) && !is_exempt(store, &path)? {
                     self.judge
@@ -327,6 +334,20 @@ impl Comparison<'_, '_> {
 }
 
 impl Side {
+    /// Says how what it holds of a page differs: whether the receipt says that it was derived from this content before.
+    fn differing(&mut self, known: Option<&Known>, sha: ContentSha) -> DriftKind {
+        let receipt = known.and_then(|known| known.receipt(self.name));
+        let outdated = receipt
+            .filter(|_| !self.is_witnessed && !self.is_replaced)
+            .filter(|receipt| receipt.sha == Some(sha) && receipt.fingerprint != self.fingerprint);
+        let Some(receipt) = outdated else {
+            return DriftKind::Stale;
+        };
+        let before = || (receipt.fingerprint.clone(), 0);
+        self.outdated.get_or_insert_with(before).1 += 1;
+        DriftKind::Outdated
+    }
+
     /// Whether the receipt says something else of a page than the store, which holds it as it must. A voided receipt says
     /// nothing, nor does one of another fingerprint, and HEAD is its own judge: it may hold what somebody else committed.
     fn is_belied(&self, known: Option<&Known>, held: &str, sha: ContentSha) -> bool {

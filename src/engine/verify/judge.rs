@@ -197,6 +197,15 @@ impl<'o> Judge<'o> {
         let unknown = report.paths.iter().filter(|path| !met.contains(*path));
         report.unknown = unknown.cloned().collect();
         report.drift.sort();
+        // Of a second look only the drift is known page by page.
+        let drift = &report.drift;
+        report.renewals.retain_mut(|renewal| {
+            let outdated = drift
+                .iter()
+                .filter(|drift| drift.kind == DriftKind::Outdated && drift.store == renewal.store);
+            renewal.pages = outdated.count() as u64;
+            renewal.pages > 0
+        });
         report.skipped.sort();
         report.skipped.dedup();
         report.in_sync = report.drift.is_empty()

@@ -16,7 +16,7 @@ mod repair;
 
 pub use self::repair::repair;
 
-use self::judge::Judge;
+use self::judge::{Judge, Standing, standing};
 use super::report::VerifyReport;
 use super::{Parts, Progress};
 use crate::model::{Failure, StoreName, Within};
@@ -60,6 +60,15 @@ pub fn verify(
         store.rest();
     }
     Ok(judge.report())
+}
+
+/// Says whether a store is another one than its receipts speak of, so that the next drain looks through it. Opens and asks
+/// it no more than it must.
+///
+/// # Errors
+/// When the store or the receipts cannot be asked.
+pub(crate) fn is_replaced(parts: &mut Parts, at: usize) -> Result<bool, Failure> {
+    Ok(standing(parts, at, false)? == Standing::Replaced)
 }
 
 fn look<'o>(

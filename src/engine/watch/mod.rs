@@ -89,6 +89,8 @@ pub struct WatchOptions<'a> {
     pub ignored: &'a dyn Fn(&str) -> bool,
     /// Files, there or not, whose change changes that. Those below the pages' folder are heard of.
     pub ignore_rules: Vec<PathBuf>,
+    /// Files, there or not, in which git is configured beside the repository's own.
+    pub git_config: Vec<PathBuf>,
     /// A file that ends the watch when it changes: the settings.
     pub settings_file: PathBuf,
 }

@@ -26,7 +26,8 @@ const WARM: Duration = Duration::from_secs(5);
 const OFFER: Duration = Duration::from_millis(50);
 /// How long a git command under way is waited for at most.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often what is held is tried although nothing says that it would go now.
+/// How often what is held is tried although nothing says that it would go now. Whatever a person does about it shows in
+/// git's folder or its configuration, which are looked at all the time.
 const RETRY_HELD: Duration = Duration::from_secs(30);
 /// How soon a neighbour's lock is tried again.
 const RETRY_BUSY: Duration = Duration::from_secs(1);
@@ -82,7 +83,7 @@ impl<'a> Watcher<'a> {
             store.heed(&options.drain.stop);
         }
         let settings = &options.settings;
-        let git = Git::of(parts.wiki.root());
+        let git = Git::of(parts.wiki.root(), &options.git_config);
         let now = Instant::now();
         let mut run = (!options.enqueue_only).then(|| Run::new(&options.drain, parts));
         if let Some(run) = &mut run {
@@ -286,7 +287,7 @@ impl<'a> Watcher<'a> {
         }
         if self.git.is_none() {
             // A repository may be made at any time.
-            self.git = Git::of(parts.wiki.root());
+            self.git = Git::of(parts.wiki.root(), &self.options.git_config);
         }
         self.look_at_git(now);
         if self.run.is_some() && parts.state.hints()? > 0 {
@@ -449,6 +450,7 @@ impl<'a> Watcher<'a> {
         listener: &mut dyn Listener,
     ) -> Result<(), Failure> {
         let run = self.run.as_mut().expect("only where we drain");
+        listener.progress().over();
         let report = run.take_report(parts, began)?;
         let pages = std::mem::take(&mut run.brought);
         run.forget_pass(report.held == 0);

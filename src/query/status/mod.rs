@@ -12,10 +12,11 @@ pub use self::watch::{WatchStatus, watch_status};
 
 use self::reasons::{dead_letters, holds};
 
-use crate::engine::Parts;
 use crate::engine::alert::AlertStatus;
-use crate::engine::report::{Skipped, Trouble, trouble};
+use crate::engine::report::{DriftKind, Renewal, Skipped, Trouble, trouble};
 use crate::engine::scan::Scan;
+use crate::engine::verify::is_replaced;
+use crate::engine::{ANOTHER, Parts};
 use crate::hooks::status::HooksStatus;
 use crate::model::{Failure, FailureKind, PagePath, StoreName, Timestamp};
 use crate::outbox::{DeadLetter, Pending, Standing};
@@ -42,6 +43,10 @@ pub struct StatusReport {
     pub pages: u64,
     /// Pages that differ from their receipts or HEAD and that no job waits for yet.
     pub unannounced: u64,
+    /// Those of them that did not change themselves: [`StatusReport::renewals`] says why they are owed.
+    pub outdated: u64,
+    /// Unchanged pages that a store is to get anew, and why.
+    pub renewals: Vec<Renewal>,
     /// Jobs that are held or put back, with the reason.
     pub held: Vec<HeldJob>,
     /// The same, one entry per store and reason.
@@ -164,6 +169,17 @@ fn lent_job(job: &Pending) -> Option<LentJob> {
     })
 }
 
+fn held_job(job: Pending) -> HeldJob {
+    HeldJob {
+        path: job.path.to_string(),
+        store: job.held_for.map(StoreName::as_str),
+        reason: job.reason,
+        attempts: job.attempts,
+        since: job.since.0,
+        due: job.due.map(|due| due.0),
+    }
+}
+
 /// Says whether a store is there, and tells what is wrong with it and around it. `away`: why it could not be asked at all.
 fn store_state(
     store: &mut dyn Store,
@@ -218,6 +234,27 @@ fn resting(letters: &[DeadLetter], store: StoreName, owed: &HashSet<(StoreName, 
     paths.iter().filter(rest).count() as u64
 }
 
+/// Tells of stores that are there and are not those which hold the pages by the receipts.
+fn tell_replaced(parts: &mut Parts, report: &mut StatusReport) {
+    for at in 0..parts.stores.len() {
+        let store = parts.stores[at].name().as_str();
+        let Some(status) = report.stores.get_mut(store) else {
+            continue;
+        };
+        // What cannot be told is in the troubles.
+        let is_known = status.state != "up" || status.pages == 0;
+        if !is_known && let Ok(true) = is_replaced(parts, at) {
+            status.behind = Some(status.pages);
+            report.renewals.retain(|renewal| renewal.store != store);
+            report.renewals.push(Renewal {
+                store,
+                pages: status.pages,
+                reason: ANOTHER.into(),
+            });
+        }
+    }
+}
+
 /// Looks where everything stands; changes nothing.
 ///
 /// # Errors
@@ -250,6 +287,7 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
         .filter_map(|letter| letter.path.as_ref().map(PagePath::as_str))
         .collect();
     let mut woken = HashSet::new();
+    let mut outdated = 0;
     let mut lags: BTreeMap<StoreName, Lag> = BTreeMap::new();
     let findings = Scan {
         wiki: &parts.wiki,
@@ -262,7 +300,10 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
         &mut |job, owed| {
             let since = announced.get(job.path.as_str()).copied();
             unannounced += u64::from(since.is_none());
-            for &store in owed {
+            let is_outdated =
+                !owed.is_empty() && owed.iter().all(|(_, kind)| *kind == DriftKind::Outdated);
+            outdated += u64::from(since.is_none() && is_outdated);
+            for &(store, _) in owed {
                 lags.entry(store).or_default().add(since);
                 if of_letters.contains(job.path.as_str()) {
                     woken.insert((store, job.path.to_string()));
@@ -274,6 +315,8 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
     )?;
     report.pages = findings.pages;
     report.unannounced = unannounced;
+    report.outdated = outdated;
+    report.renewals = findings.renewals;
     report.skipped = findings.skipped;
     // A page that no store can take is skipped as well, whatever its letter costs.
     let rejected: Vec<_> = letters.iter().filter_map(rejected).collect();
@@ -299,27 +342,20 @@ pub fn status(parts: &mut Parts, now: Timestamp) -> Result<StatusReport, Failure
         status.state = store_state(store.as_mut(), away, status.pages, &mut report.trouble);
         report.stores.insert(name.as_str(), status);
     }
+    tell_replaced(parts, &mut report);
     let lent = pending.iter().filter_map(lent_job);
     report.in_flight = lent.collect();
     let put_back = pending
         .into_iter()
         .filter(|job| !matches!(job.standing, Standing::InFlight { .. }))
         .filter(|job| job.held_for.is_some() || !job.reason.is_empty());
-    report.held = put_back
-        .map(|job| HeldJob {
-            path: job.path.to_string(),
-            store: job.held_for.map(StoreName::as_str),
-            reason: job.reason,
-            attempts: job.attempts,
-            since: job.since.0,
-            due: job.due.map(|due| due.0),
-        })
-        .collect();
+    report.held = put_back.map(held_job).collect();
     report.holds = holds(&report.held);
     report.dead_letters = dead_letters(&letters);
     report.alerts = parts.alerts.status()?;
     report.watch = watch_status(&parts.state, now)?;
     report.fresh = unannounced + report.outbox.spooled == 0
+        && report.renewals.is_empty()
         && counts.waiting + counts.delayed + counts.in_flight + counts.held + counts.dead == 0
         && report.trouble.is_empty();
     // A channel that cannot be used makes no page less fresh.

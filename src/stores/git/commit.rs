@@ -27,7 +27,6 @@ use super::index_entry::Entry;
 use super::index_file::IndexFile;
 use super::journal::{Journal, Moved, Paths};
 use super::message::{Told, author_of};
-use super::moving;
 use super::next_index::{finish, place, racy_time};
 use super::plan::Plan;
 use super::repo::{self, Head, git_failure, io_failure};
@@ -35,6 +34,7 @@ use super::sign::{Draft, signed_commit};
 use super::stamp::Stamp;
 use super::tree::HeadTree;
 use super::tree::{Edit, TreeError, are_there, write_tree};
+use super::{moved, moving};
 use crate::model::{Failure, FailureKind};
 
 /// The durable steps of a commit, in their order.
@@ -172,6 +172,7 @@ impl Committer<'_> {
         let told = Told {
             moves: &plan.moves,
             is_move: manner.is_move,
+            moved: moved::pairs(self.repo, &plan.moves),
         };
         let message = told.message(manner.message);
         let commit = self.write_commit(root, &message, manner)?;

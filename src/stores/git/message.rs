@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use git2::Signature;
 
+use super::moved::{counted, folder};
 use super::plan::Move;
 use super::tree::Held;
 use crate::model::PagePath;
@@ -83,6 +84,8 @@ pub(super) struct Told<'m, 'c> {
     pub(super) moves: &'m [Move<'c>],
     /// Whether they are one page's old and new path.
     pub(super) is_move: bool,
+    /// Which of them moved, as places: the old path's, and the new one's.
+    pub(super) moved: Vec<(usize, usize)>,
 }
 
 impl Told<'_, '_> {
@@ -130,20 +133,49 @@ impl Told<'_, '_> {
         }
     }
 
-    /// Returns `update wiki-output/a.md`, or `sync 7 pages`.
+    /// Returns `update wiki-output/a.md`, `move wiki-output/a.md to wiki-output/b.md, update 1 page`,
+    /// `move wiki-output/guides/ to wiki-output/handbook/ (100 pages)`, or `add 1, update 3, remove 2 pages`.
     fn summary(&self) -> String {
-        match self.moves {
-            [page] => format!("{} {}", verb_and_letter(page).0, path(page.path)),
-            [one, other] if self.is_move => {
-                let (old, new) = if one.after.is_none() {
-                    (one, other)
-                } else {
-                    (other, one)
-                };
-                format!("move {} to {}", path(old.path), path(new.path))
-            }
-            pages => format!("sync {} pages", pages.len()),
+        if let [page] = self.moves {
+            return format!("{} {}", verb_and_letter(page).0, path(page.path));
         }
+        let by_git;
+        let mut moved = &*self.moved;
+        // Git knows better than we do what is alike.
+        if let ([one, _], true) = (self.moves, self.is_move) {
+            by_git = [if one.after.is_none() { (0, 1) } else { (1, 0) }];
+            moved = &by_git;
+        }
+        let mut said = Vec::new();
+        let mut counts = Vec::new();
+        match (moved, folder(moved, self.moves)) {
+            ([], _) => {}
+            ([(old, new)], _) => {
+                let [old, new] = [old, new].map(|&at| path(self.moves[at].path));
+                said.push(format!("move {old} to {new}"));
+            }
+            (moved, Some((old, new))) => {
+                let [old, new] = [old, new].map(|folder| clean(folder, PATH));
+                said.push(format!("move {old}/ to {new}/ ({} pages)", moved.len()));
+            }
+            (moved, None) => counts.push(("move", moved.len())),
+        }
+        counts.extend(counted(self.moves, moved));
+        let last = counts.last().map_or(0, |(_, last)| *last);
+        let pages = if last == 1 { "page" } else { "pages" };
+        let counts: Vec<_> = counts
+            .iter()
+            .map(|(verb, number)| format!("{verb} {number}"))
+            .collect();
+        if !counts.is_empty() {
+            said.push(format!("{} {pages}", counts.join(", ")));
+        }
+        said.join(", ")
+    }
+
+    /// Whether they are one page's old and new path.
+    fn is_one_move(&self) -> bool {
+        self.is_move || (self.moves.len() == 2 && self.moved.len() == 1)
     }
 
     /// Returns what is said of the first page that stays, and how many more there are. A move is one page.
@@ -153,7 +185,9 @@ impl Told<'_, '_> {
             return String::new();
         };
         match self.moves.len() {
-            more if more > 1 && !self.is_move => format!("{} and {} more", say(first), more - 1),
+            more if more > 1 && !self.is_one_move() => {
+                format!("{} and {} more", say(first), more - 1)
+            }
             _ => say(first),
         }
     }

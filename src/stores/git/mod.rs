@@ -32,6 +32,7 @@ mod index_entry;
 mod index_file;
 mod journal;
 mod message;
+mod moved;
 mod moving;
 mod next_index;
 mod notes;

@@ -92,6 +92,16 @@ impl Store for GraphStore {
         format!("g{GRAPH_VERSION}.{PARSER_VERSION}:{}", self.root.as_str())
     }
 
+    fn otherwise(&self, before: &str) -> String {
+        if before
+            .split_once(':')
+            .is_some_and(|(_, root)| root != self.root.as_str())
+        {
+            return "the pages' folder has another name than it had".into();
+        }
+        "another wiki-sync read them, which found links in another way".into()
+    }
+
     fn identity(&mut self) -> Result<Identity, Failure> {
         if let Some(found) = self.find_identity(true)? {
             return Ok(found);

@@ -51,7 +51,7 @@ use self::engine::{Ask, Engine};
 use self::meaning::Meaning;
 use self::point::{Digests, Meta, Owner, Point, SCHEMA, points_of};
 use self::unusable::Unusable;
-use super::{Applied, Deriver, Holding, Identity, Outcome, Store, Tally};
+use super::{Applied, Brought, Deriver, Holding, Identity, Outcome, Store, Tally};
 use crate::embed::{self, Embeddings, PASSAGE_VERSION, bm25};
 use crate::model::markdown::PARSER_VERSION;
 use crate::model::{Change, Failure, FailureKind, Finding, Page, Secret, StoreName, Within};
@@ -148,6 +148,8 @@ pub struct VectorStore {
     /// How many points there were at the last look at all of them, and how many had a meaning.
     sections: Option<[u64; 2]>,
     engine: Box<dyn Engine>,
+    brought: Brought,
+    stop: Stop,
 }
 
 impl fmt::Debug for VectorStore {
@@ -322,7 +324,7 @@ impl VectorStore {
         embeddings: Option<Embeddings>,
     ) -> Self {
         let lesser = format!(
-            "parser {PARSER_VERSION}, passage {PASSAGE_VERSION}, bm25 {}, schema {SCHEMA}, repo {}",
+            "parser {PARSER_VERSION}, passage {PASSAGE_VERSION}, bm25 {}, schema {SCHEMA}{REPO_OF}{}",
             bm25::VERSION,
             settings.repo_name
         );
@@ -340,6 +342,8 @@ impl VectorStore {
             stripped: 0,
             sections: None,
             engine,
+            brought: Brought::default(),
+            stop: Stop::default(),
         };
         store.take_model(model);
         store
@@ -632,6 +636,18 @@ fn digest(points: &[Point], with_meaning: bool) -> String {
     Digests::when(points, is_dense).digest()
 }
 
+/// Cuts a fingerprint into that of the derivation, the repository's name, and that of the model.
+fn cut(fingerprint: &str) -> (&str, &str, Option<&str>) {
+    let (derived, rest) = fingerprint.split_once(REPO_OF).unwrap_or((fingerprint, ""));
+    match rest.split_once(DENSE_OF) {
+        Some((name, model)) => (derived, name, Some(model)),
+        None => (derived, rest, None),
+    }
+}
+
+/// Stands in a fingerprint before the repository's name.
+const REPO_OF: &str = ", repo ";
+
 /// Stands in a fingerprint before that of the model.
 const DENSE_OF: &str = ", dense ";
 
@@ -687,6 +703,31 @@ impl Store for VectorStore {
         self.fingerprint.clone()
     }
 
+    fn otherwise(&self, before: &str) -> String {
+        let (derived, name, model) = cut(before);
+        let (now_derived, now_name, now_model) = cut(&self.fingerprint);
+        if derived != now_derived {
+            return "another wiki-sync wrote them, which cut or indexed pages in another way"
+                .into();
+        }
+        if name != now_name {
+            return format!(
+                "this checkout is a copy, or was renamed: its folder's name is in the key of each section, it was {name:?} and is {now_name:?}"
+            );
+        }
+        match (model, now_model) {
+            (Some(_), None) => "embedding.provider is none: their meaning is taken off".into(),
+            (None, Some(model)) => {
+                format!("they have no meaning yet by {}", embed::model_name(model))
+            }
+            (Some(before), Some(now)) => {
+                let (before, now) = embed::difference(before, now);
+                format!("their meaning is by {before}, and the settings name {now}")
+            }
+            (None, None) => "they were written in another way".into(),
+        }
+    }
+
     fn identity(&mut self) -> Result<Identity, Failure> {
         // A drain that has nothing to do shall not open the engine to learn that it is still there.
         // What is amiss is said by the engine itself, which also knows the dimension.
@@ -713,16 +754,29 @@ impl Store for VectorStore {
         }
         let meta = self.meta_or_new()?;
         let owner = self.owner();
-        let done = thread::scope(|scope| {
+        let mut done = thread::scope(|scope| {
             // The next points are made while these are written.
             let (send, receive) = mpsc::sync_channel(1);
             scope.spawn(move || gather(changes, &owner).try_for_each(|some| send.send(some)));
             let mut done = Vec::with_capacity(changes.len());
             for some in receive {
+                if self.stop.is_wished() {
+                    break;
+                }
+                let many = some.len();
                 done.extend(self.write(some)?);
+                self.brought.add(many);
             }
             Ok::<_, Failure>(done)
         })?;
+        // Told to stop, what was not begun is left.
+        let left = || {
+            Err(Failure::new(
+                FailureKind::Busy,
+                "told to stop before it was begun",
+            ))
+        };
+        done.resize_with(changes.len(), left);
         self.engine.flush()?;
         fail::fail_point!("vectors.flushed");
         let meta = self.vouch(meta, epoch)?;
@@ -862,7 +916,12 @@ impl Store for VectorStore {
         self.meaning.as_mut().map_or(Ok(()), Meaning::probe)
     }
 
+    fn brought(&self) -> Brought {
+        self.brought.clone()
+    }
+
     fn heed(&mut self, stop: &Stop) {
+        self.stop = stop.clone();
         if let Some(meaning) = &mut self.meaning {
             meaning.heed(stop);
         }

@@ -119,7 +119,7 @@ fn many_changes_are_one_commit_listing_them() {
     assert!(outcomes.iter().all(|o| o.as_ref().is_ok_and(|a| a.changed)));
     assert_eq!(
         repo.git(&["log", "-1", "--format=%B"]).trim_end(),
-        "wiki: sync 3 pages\n\nM wiki-output/a.md\nD wiki-output/b.md\nA wiki-output/new.md"
+        "wiki: add 1, update 1, remove 1 page\n\nM wiki-output/a.md\nD wiki-output/b.md\nA wiki-output/new.md"
     );
     assert_eq!(repo.git(&["rev-list", "--count", "HEAD"]), "2\n");
     assert_eq!(repo.status(), [""; 0]);

@@ -161,6 +161,104 @@ fn a_message_follows_its_template() {
     );
 }
 
+/// Commits these pages, changes some, and returns what the message of the second commit begins with.
+fn after(before: &[(&str, &str)], moved: impl FnOnce(&Repo)) -> String {
+    let repo = Repo::empty();
+    for (path, text) in before {
+        repo.write(path, text);
+    }
+    let paths: Vec<_> = before.iter().map(|(path, _)| *path).collect();
+    apply(&repo, GitSettings::default(), &paths);
+    moved(&repo);
+    let files = repo.git(&["ls-files", "-zco", "--exclude-standard"]);
+    let mut paths: Vec<_> = files.split_terminator('\0').collect();
+    paths.sort_unstable();
+    paths.dedup();
+    apply(&repo, GitSettings::default(), &paths);
+    assert_eq!(repo.status(), [""; 0]);
+    repo.git(&["log", "-1", "--format=%s"])
+        .trim_end()
+        .to_owned()
+}
+
+fn text(of: usize) -> String {
+    let lines: Vec<_> = (0..6)
+        .map(|at| format!("line {at} of page {of}\n"))
+        .collect();
+    lines.concat()
+}
+
+#[test]
+fn a_message_says_what_moved_and_where_to() {
+    let pages: Vec<(String, String)> = (0..3)
+        .map(|at| (format!("wiki-output/guides/{at}.md"), text(at)))
+        .collect();
+    let mut pages: Vec<_> = pages
+        .iter()
+        .map(|(path, text)| (path.as_str(), text.as_str()))
+        .collect();
+    pages.push(("wiki-output/guides/deep/x.md", "# X\n"));
+    pages.push(("wiki-output/index.md", "to guides/0\n"));
+    let rename = |repo: &Repo, old: &str, new: &str| {
+        let [old, new] = [old, new].map(|path| repo.root.join("wiki-output").join(path));
+        std::fs::create_dir_all(new.parent().expect("a folder")).expect("folders");
+        std::fs::rename(old, new).expect("moved");
+    };
+    assert_eq!(
+        after(&pages, |repo| rename(repo, "guides/0.md", "zero.md")),
+        "wiki: move wiki-output/guides/0.md to wiki-output/zero.md"
+    );
+    // As `mv` leaves it: links in it and to it are other ones.
+    assert_eq!(
+        after(&pages, |repo| {
+            rename(repo, "guides/0.md", "zero.md");
+            repo.write("wiki-output/zero.md", &(text(0) + "a link\n"));
+            repo.write("wiki-output/index.md", "to zero\n");
+        }),
+        "wiki: move wiki-output/guides/0.md to wiki-output/zero.md, update 1 page"
+    );
+    assert_eq!(
+        after(&pages, |repo| {
+            rename(repo, "guides", "handbook");
+            repo.write("wiki-output/handbook/1.md", &(text(1) + "a link\n"));
+        }),
+        "wiki: move wiki-output/guides/ to wiki-output/handbook/ (4 pages)"
+    );
+    assert_eq!(
+        after(&pages, |repo| {
+            rename(repo, "guides/0.md", "zero.md");
+            rename(repo, "guides/1.md", "one.md");
+            repo.delete("wiki-output/guides/2.md");
+            repo.write("wiki-output/new.md", "# New\n");
+        }),
+        "wiki: move 2, add 1, remove 1 page"
+    );
+    // What has nothing in common did not move.
+    assert_eq!(
+        after(&pages, |repo| {
+            repo.delete("wiki-output/guides/2.md");
+            repo.write("wiki-output/new.md", "# New\n");
+        }),
+        "wiki: add 1, remove 1 page"
+    );
+}
+
+#[test]
+fn names_that_are_odd_or_long_break_no_message_of_a_move() {
+    let folders = ["가", "나", "다", "라"].map(|letter| letter.repeat(60));
+    let old = format!("wiki-output/{}/a\u{202e}b.md", folders.join("/"));
+    let said = after(&[(&old, "# A\n")], |repo| {
+        std::fs::rename(repo.root.join(&old), repo.root.join("wiki-output/x.md")).expect("moved");
+    });
+    assert!(said.starts_with("wiki: move wiki-output/가"), "{said}");
+    assert!(said.ends_with("라… to wiki-output/x.md"), "{said}");
+    let old = "wiki-output/a\u{202e}\u{2028}b.md";
+    let said = after(&[(old, "# A\n")], |repo| {
+        std::fs::rename(repo.root.join(old), repo.root.join("wiki-output/x.md")).expect("moved");
+    });
+    assert_eq!(said, "wiki: move wiki-output/a b.md to wiki-output/x.md");
+}
+
 #[test]
 fn a_title_breaks_no_line_turns_no_text_and_starts_no_comment() {
     let title = |title: &str| {

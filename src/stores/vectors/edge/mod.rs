@@ -460,7 +460,7 @@ impl Engine for Edge {
                 )),
             )?;
             let (least, most) = OPTIMIZE_EVERY;
-            if self.fresh >= (self.put / 2).clamp(least, most) {
+            if self.fresh >= (self.put / 2).clamp(least, most) && !self.state.stop().is_wished() {
                 self.optimize()?;
             }
         }
@@ -548,7 +548,8 @@ impl Engine for Edge {
     }
 
     fn park(&mut self) {
-        if self.open.is_some() && self.loose > 0 && !self.turn.is_wished() {
+        let hurries = self.turn.is_wished() || self.state.stop().is_wished();
+        if self.open.is_some() && self.loose > 0 && !hurries {
             // Does nothing until the segment that is written to has grown to INDEX_KB, and then keeps the
             // next opening quick. Only for speed: what fails here fails at that opening, and is told.
             let _ = self.optimize();

@@ -184,6 +184,26 @@ fn labels_come_from_front_matter_then_from_the_job_then_from_the_defaults() {
 }
 
 #[test]
+fn told_to_stop_it_leaves_what_it_has_not_begun_and_counts_what_it_has_brought() {
+    let place = Place::edge();
+    let pages = || (0..3).map(|at| page(&format!("wiki-output/{at}.md"), "# A\n"));
+    let changes: Vec<_> = pages().map(|page| Change::Put(Arc::new(page))).collect();
+    let mut store = store(&place);
+    let stop = Stop::default();
+    store.heed(&stop);
+    stop.wish();
+    let outcomes = store.apply(&changes, 1).expect("usable");
+    assert_eq!(outcomes.len(), 3);
+    for outcome in outcomes {
+        assert_eq!(outcome.expect_err("left").kind, FailureKind::Busy);
+    }
+    assert_eq!(store.brought().so_far(), 0);
+    store.heed(&Stop::default());
+    assert_eq!(apply(&mut store, 2, &changes), [true; 3]);
+    assert_eq!(store.brought().so_far(), 3);
+}
+
+#[test]
 fn an_unknown_url_is_refused() {
     let root = Place::edge();
     let settings = VectorSettings {
