@@ -184,10 +184,16 @@ impl Wiki {
         })
     }
 
-    /// As [`Wiki::is_page`], of a path in a folder that is not ignored.
+    /// As [`Wiki::is_page`], of a path in a folder that is neither hidden nor ignored.
     fn is_page_here(&self, path: &str) -> bool {
-        self.below_pages(path)
-            .is_some_and(|inner| self.include.is_match(inner) && !self.ignore.is_match(inner))
+        let is_hidden = path
+            .rsplit('/')
+            .next()
+            .is_some_and(|name| name.starts_with('.'));
+        !is_hidden
+            && self
+                .below_pages(path)
+                .is_some_and(|inner| self.include.is_match(inner) && !self.ignore.is_match(inner))
     }
 
     /// Says whether a folder belongs to the wiki by its name: the pages' folder or one below it that is not ignored.
@@ -262,7 +268,7 @@ mod tests {
     #[test]
     fn whoever_asks_for_many_pages_gets_the_answer_of_whoever_asks_for_one() {
         let settings = WikiSettings {
-            ignore: vec!["**/.*".into(), "drafts".into(), "**/old/*.md".into()],
+            ignore: vec!["drafts".into(), "**/old/*.md".into()],
             ..WikiSettings::default()
         };
         let wiki = Wiki::open(Path::new("/nowhere"), &settings).expect("a wiki");
