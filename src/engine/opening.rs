@@ -460,8 +460,7 @@ impl Run<'_> {
 }
 
 /// Why all pages are brought to a store anew whose identity is not the one noted.
-pub(crate) const ANOTHER: &str =
-    "the store is not the one that held them: it was lost or restored, or this checkout is a copy";
+pub(crate) const ANOTHER: &str = "the store is not the one that held them (lost, rebuilt, restored, or this checkout is a copy): what it holds as it must stays";
 
 /// Takes the checkout's lock; while a neighbour has it, our stores let go of what he may need.
 pub(super) fn lock(
