@@ -324,7 +324,7 @@ fn whoever_looks_on_is_told_once_what_a_drain_waits_for() {
     assert_eq!(told.0, [report.trouble[0].reason.clone()]);
 }
 
-/// Hears of progress, and moves the wiki away once the first group is done.
+/// Hears of progress, and moves the wiki away once some of the first group is done.
 struct Vanish {
     from: std::path::PathBuf,
     to: std::path::PathBuf,
@@ -356,11 +356,10 @@ fn a_wiki_that_vanishes_in_the_middle_of_a_drain_is_not_taken_for_deleted() {
         to: aside.clone(),
     };
     let report = drain(&mut lab.parts, &DrainOptions::default(), &mut vanish).unwrap();
-    assert_eq!(
-        (report.held, report.stores["git"].removed),
-        (50, 0),
-        "{report:?}"
-    );
+    // Those of the first group are looked at once more where it was not quite done.
+    assert_eq!(report.held + report.processed, 1_050, "{report:?}");
+    assert!(report.held >= 50, "{report:?}");
+    assert_eq!(report.stores["git"].removed, 0, "{report:?}");
     assert_eq!(lab.wiki.head_pages().len(), 1_050);
     std::fs::rename(&aside, &folder).unwrap();
     lab.drain();
