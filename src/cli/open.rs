@@ -1,7 +1,6 @@
 //! Opening the wiki and its parts: the one file that knows which implementation stands behind a setting.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -25,7 +24,7 @@ const PAGES_DIR: &str = "pages_dir";
 
 /// How long an outbox is asked that is only to be read.
 #[cfg(any(feature = "mcp", feature = "serve"))]
-const ASKED: Duration = Duration::from_secs(4);
+const ASKED: std::time::Duration = std::time::Duration::from_secs(4);
 
 /// A wiki with its settings: found, but nothing opened and nothing created yet.
 pub(crate) struct Workspace {
@@ -251,7 +250,6 @@ impl Workspace {
     ///
     /// # Errors
     /// As [`crate::state::open_db_to_read`].
-    #[cfg(any(feature = "mcp", feature = "serve"))]
     pub(crate) fn graph_to_read(&self) -> Result<rusqlite::Connection, Failure> {
         self.state.check()?;
         crate::state::open_db_to_read(&self.state.database())

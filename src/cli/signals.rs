@@ -17,14 +17,13 @@ use crate::engine::drain::Stop;
 use crate::engine::watch::say_goodbye;
 use crate::state::StateDir;
 
-/// Lets SIGINT, SIGTERM and SIGHUP ask for a stop; the second one ends the process at once, and takes off the mark of the
-/// page in hand first: it is known who ended it, and it was not the page. One that whoever started us told us to ignore
-/// (`nohup`, a shell's `&`) stays ignored.
+/// Lets signals ask for a stop, as [`stop_with`] has it.
+#[cfg(feature = "serve")]
 pub(super) fn stop_on_signals(state: &StateDir) -> Result<Stop, CommandError> {
     stop_with(state, None)
 }
 
-/// Does as [`stop_on_signals`] where a batch is ended first, and says so at once to whoever looks.
+/// Lets them ask, as [`stop_with`] has it, for a stop after the batch in hand; says so at once to whoever looks.
 pub(super) fn stop_after_batch(state: &StateDir, out: &Out) -> Result<Stop, CommandError> {
     let word = "stopping after the batch in hand; press Ctrl-C again to stop at once";
     let word = out.is_watched().then(|| {
@@ -39,6 +38,9 @@ pub(super) fn stop_after_batch(state: &StateDir, out: &Out) -> Result<Stop, Comm
     stop_with(state, word)
 }
 
+/// Lets SIGINT, SIGTERM and SIGHUP ask for a stop; the second one ends the process at once, and takes off the mark of the
+/// page in hand first: it is known who ended it, and it was not the page. One that whoever started us told us to ignore
+/// (`nohup`, a shell's `&`) stays ignored.
 fn stop_with(state: &StateDir, word: Option<String>) -> Result<Stop, CommandError> {
     let stop = Stop::default();
     listen(&stop, state, word).map_err(|e| CommandError::caused("cannot listen to signals", &e))?;

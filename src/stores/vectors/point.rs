@@ -32,6 +32,7 @@ const MAX_TAGS: usize = 100;
 
 /// The payload fields that deletes, look-ups and searches filter on; each gets a keyword index, without which a server in
 /// strict mode refuses.
+#[cfg(any(test, feature = "server"))]
 pub(super) const INDEXED: [&str; 7] = ["folders", "kind", "lang", "path", "repo", "tags", "wiki"];
 
 /// A point: one section of one page, or a wiki's meta point (see [`Meta`]).
