@@ -212,6 +212,12 @@ impl Wiki {
         let verify = self.ws(&["verify", "--json"]);
         assert_eq!(verify.code, Some(0), "{} {}", verify.out, verify.err);
         assert_eq!(verify.json()["in_sync"], true);
+        self.assert_sound();
+    }
+
+    /// Checks that the repository is sound and clean, and no lock is left.
+    #[track_caller]
+    pub(crate) fn assert_sound(&self) {
         assert_eq!(
             self.git(&["status", "--porcelain"]),
             "",
