@@ -83,6 +83,7 @@ mod redis_workers;
 mod schema;
 #[cfg(feature = "edge")]
 mod scope;
+#[cfg(feature = "edge")]
 mod search;
 #[cfg(all(feature = "edge", feature = "serve"))]
 mod serve;
