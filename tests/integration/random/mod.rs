@@ -280,7 +280,7 @@ impl Story {
         let args = self.arguments();
         let before = snapshot(&self.wiki);
         let mut drain = self.start(&args);
-        std::thread::sleep(Duration::from_micros(self.dice.below(150_000) as u64));
+        std::thread::sleep(Duration::from_micros(self.dice.below(60_000) as u64));
         let was = drain.try_wait().unwrap().is_none();
         if was {
             drain.kill().unwrap();
