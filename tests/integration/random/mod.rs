@@ -280,7 +280,9 @@ impl Story {
         let args = self.arguments();
         let before = snapshot(&self.wiki);
         let mut drain = self.start(&args);
-        std::thread::sleep(Duration::from_micros(self.dice.below(60_000) as u64));
+        // While most are under way, or in the end of those that have much to do.
+        let within = *self.dice.one_of(&[25_000, 150_000]);
+        std::thread::sleep(Duration::from_micros(self.dice.below(within) as u64));
         let was = drain.try_wait().unwrap().is_none();
         if was {
             drain.kill().unwrap();
