@@ -536,7 +536,7 @@ mod wired {
         rules.extend(
             named
                 .ok()
-                .or_else(|| Some(xdg_config()?.join("git/ignore"))),
+                .or_else(|| Some(git::persons_config()?.join("git/ignore"))),
         );
         let pages = ws.root.path.join(ws.wiki.pages_dir());
         let above = pages
@@ -549,17 +549,9 @@ mod wired {
     /// Returns the files, there or not, in which git is configured beside a repository's own.
     pub(crate) fn git_config() -> Vec<PathBuf> {
         let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".gitconfig"));
-        let xdg = xdg_config().map(|config| config.join("git/config"));
+        let xdg = git::persons_config().map(|config| config.join("git/config"));
         let system = Some(PathBuf::from("/etc/gitconfig"));
         [home, xdg, system].into_iter().flatten().collect()
-    }
-
-    /// Returns the folder of a person's settings.
-    fn xdg_config() -> Option<PathBuf> {
-        match std::env::var_os("XDG_CONFIG_HOME") {
-            Some(config) if !config.is_empty() => Some(config.into()),
-            Some(_) | None => Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")),
-        }
     }
 
     fn repo_that_ignores(ws: &Workspace) -> Option<git2::Repository> {

@@ -213,12 +213,16 @@ fn users_file(config: &Config) -> Option<PathBuf> {
     if let Ok(path) = config.get_path("core.attributesFile") {
         return Some(path);
     }
+    Some(persons_config()?.join("git/attributes"))
+}
+
+/// Returns the folder of a person's settings, where git looks for its own: `$XDG_CONFIG_HOME`, else `~/.config`.
+#[must_use]
+pub fn persons_config() -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let base = folder("XDG_CONFIG_HOME").map_or_else(
-        || folder("HOME").map(|home| PathBuf::from(home).join(".config")),
-        |xdg| Some(PathBuf::from(xdg)),
-    )?;
-    Some(base.join("git/attributes"))
+    folder("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(folder("HOME")?).join(".config")))
 }
 
 /// What was said so far, hashed.

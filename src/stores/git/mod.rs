@@ -54,6 +54,7 @@ use std::time::Duration;
 
 use git2::Repository;
 
+pub use self::attributes::persons_config;
 pub use self::examine::examine;
 pub use self::head::{Differs, HeadPages};
 pub use self::history::{Became, History, PastCommit, Wanted, history};
