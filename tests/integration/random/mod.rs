@@ -147,9 +147,9 @@ impl Story {
                     let said = self.act();
                     self.log.push(said);
                 }
-                62..=73 => self.drain(),
-                74..=81 => self.drain_killed_at_a_step(),
-                82..=86 => self.drain_killed_by_the_clock(),
+                62..=69 => self.drain(),
+                70..=79 => self.drain_killed_at_a_step(),
+                80..=86 => self.drain_killed_by_the_clock(),
                 87..=91 => self.begin_beside(),
                 92..=94 => self.look(),
                 95..=98 => {
