@@ -86,6 +86,23 @@ pub(super) fn catch_up(parts: &mut Parts, hinted: bool, now: Timestamp) -> Resul
     Ok(())
 }
 
+/// Moves what was last seen along with our own commits, so many at the tip of HEAD: else a commit that takes one of them
+/// back looks like what was seen before. Only where they were made upon just that; what came between is the hooks' to announce.
+///
+/// # Errors
+/// As [`announce`].
+pub(super) fn follow(parts: &mut Parts, commits: u64) -> Result<(), Failure> {
+    let Some(seen) = parts.receipts.known_meta(SEEN)? else {
+        return Ok(());
+    };
+    let head = HeadPages::read(parts.wiki.root(), parts.wiki.pages_dir())?;
+    if head.mark_before(commits)?.as_ref() == Some(&seen) {
+        let receipts = &mut parts.receipts;
+        receipts.replace_meta(SEEN, Some(&seen), &head.mark())?;
+    }
+    Ok(())
+}
+
 fn jobs(
     head: &HeadPages,
     wiki: &Wiki,

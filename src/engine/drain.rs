@@ -7,7 +7,10 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+use tracing::debug;
+
 use super::alert::{END_WAIT, Event, Subject};
+use super::announce;
 use super::batch::Visit;
 use super::bounds;
 use super::gate::Gate;
@@ -483,6 +486,14 @@ impl<'a> Run<'a> {
                 report.commit.clone_from(&tally.commit);
             }
             *told = tally;
+        }
+        if report.commits > 0
+            && let Err(failure) = announce::follow(parts, report.commits)
+        {
+            debug!(
+                reason = failure.reason,
+                "what hooks have seen does not move along"
+            );
         }
         report.seconds = started.elapsed().as_secs_f64();
         Ok(report)

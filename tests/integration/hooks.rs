@@ -191,6 +191,34 @@ fn a_change_that_went_away_unheard_is_announced_when_it_comes_back() {
 }
 
 #[test]
+fn a_commit_that_takes_back_one_of_ours_is_announced() {
+    let wiki = installed();
+    commit(&wiki, "README", "hooks have seen HEAD\n");
+    wiki.write("wiki-output/a.md", "# Ours\n");
+    wiki.drain();
+    wiki.git(&["revert", "--no-edit", "HEAD"]);
+    assert_eq!(waiting(&wiki), (1, 0));
+    assert_announced(&wiki, "the edit taken back");
+
+    fs::remove_file(wiki.root().join("wiki-output/a.md")).unwrap();
+    wiki.write("wiki-output/new/b.md", "# New\n");
+    wiki.drain();
+    wiki.git(&["revert", "--no-edit", "HEAD"]);
+    assert_eq!(waiting(&wiki), (2, 0));
+    assert_announced(&wiki, "a removal and a new page taken back");
+
+    // What a hook has not yet told is not passed over with it.
+    wiki.write("wiki-output/a.md", "# By hand\n");
+    wiki.git(&["add", "-A"]);
+    wiki.git(&["-c", "core.hooksPath=/dev/null", "commit", "-qm", "unheard"]);
+    wiki.write("wiki-output/b.md", "# Ours again\n");
+    wiki.ws(&["enqueue", "wiki-output/b.md"]).code(0);
+    wiki.json(0, &["drain", "--no-scan"]);
+    commit(&wiki, "README", "heard again\n");
+    assert_announced(&wiki, "a commit that no hook told of");
+}
+
+#[test]
 fn a_rebase_of_many_commits_starts_one_process_at_its_end() {
     for how in [
         &["rebase", "-q", "main"][..],

@@ -260,6 +260,10 @@ impl<'a> Teller<'a> {
                 count(report.scanned, "page")
             ));
         }
+        let removed = report.stores.values().map(|store| store.removed).max();
+        if let Some(removed) = removed.filter(|&removed| removed > 0) {
+            parts.push(format!("{} removed", count(removed, "page")));
+        }
         let mut stores = Vec::new();
         for name in StoreName::ALL.map(StoreName::as_str) {
             let Some(store) = report.stores.get(name) else {

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::path::Path;
 
-use git2::{Oid, Repository, RepositoryState, Tree, TreeEntry};
+use git2::{ErrorCode, Oid, Repository, RepositoryState, Tree, TreeEntry};
 
 use super::repo::{self, Head, git_failure};
 use super::tree::{HeadTree, Held, mode_of};
@@ -16,6 +16,7 @@ pub type Differs = (PagePath, Option<String>);
 pub struct HeadPages {
     repo: Repository,
     pages_dir: String,
+    commit: Option<Oid>,
     tree: Option<Oid>,
 }
 
@@ -27,11 +28,11 @@ impl HeadPages {
     pub fn read(root: &Path, pages_dir: &str) -> Result<Self, Failure> {
         let repo = repo::open(root)?;
         let head = Head::read(&repo)?;
-        let folder = HeadTree::open(&repo, head.commit)?.at(pages_dir)?;
-        let tree = folder.filter(|held| held.is_folder()).map(|held| held.id);
+        let tree = pages_tree(&repo, head.commit, pages_dir)?;
         Ok(Self {
             repo,
             pages_dir: pages_dir.into(),
+            commit: head.commit,
             tree,
         })
     }
@@ -50,7 +51,35 @@ impl HeadPages {
     /// Returns a text by which [`HeadPages::since`] knows this moment's pages again. Equal for equal pages.
     #[must_use]
     pub fn mark(&self) -> String {
-        let tree = self.tree.unwrap_or(Oid::ZERO_SHA1);
+        self.mark_of(self.tree)
+    }
+
+    /// Returns the mark of the pages so many commits before, by their first parents; `None` when there are not so many.
+    ///
+    /// # Errors
+    /// `Down` when a commit cannot be read.
+    pub fn mark_before(&self, commits: u64) -> Result<Option<String>, Failure> {
+        let failed = |error: git2::Error| git_failure("cannot read HEAD's past", &error);
+        let Some(mut at) = self.commit else {
+            return Ok(None);
+        };
+        for left in (0..commits).rev() {
+            match self.repo.find_commit(at).and_then(|one| one.parent_id(0)) {
+                Ok(parent) => at = parent,
+                // Before the first commit there are no pages.
+                Err(error) if error.code() == ErrorCode::NotFound && left == 0 => {
+                    return Ok(Some(self.mark_of(None)));
+                }
+                Err(error) if error.code() == ErrorCode::NotFound => return Ok(None),
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        let tree = pages_tree(&self.repo, Some(at), &self.pages_dir)?;
+        Ok(Some(self.mark_of(tree)))
+    }
+
+    fn mark_of(&self, tree: Option<Oid>) -> String {
+        let tree = tree.unwrap_or(Oid::ZERO_SHA1);
         format!("{tree} {}", self.pages_dir)
     }
 
@@ -135,6 +164,16 @@ impl HeadPages {
         }
         Ok(Some(tree).filter(|tree| !tree.is_zero()))
     }
+}
+
+/// Returns the tree of the pages' folder in a commit.
+fn pages_tree(
+    repo: &Repository,
+    commit: Option<Oid>,
+    pages_dir: &str,
+) -> Result<Option<Oid>, Failure> {
+    let folder = HeadTree::open(repo, commit)?.at(pages_dir)?;
+    Ok(folder.filter(|held| held.is_folder()).map(|held| held.id))
 }
 
 /// What stands in a tree.
