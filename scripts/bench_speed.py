@@ -96,7 +96,7 @@ class Bench:
 
     def fresh(self, name, pages="wiki-output"):
         root = self.work / name
-        shutil.rmtree(root, ignore_errors=True)
+        remove(root)
         shutil.copytree(self.source, root / pages)
         self.git(root, "init", "-q")
         subprocess.run(["sync"], check=True)
@@ -110,7 +110,7 @@ class Bench:
         begun = Run(["git", "add", "-A"], bare, self.env)
         ended = Run(["git", "commit", "-qm", "all"], bare, self.env)
         self.note("floor: git add and commit", begun.wall + ended.wall, begun.cpu + ended.cpu, max(begun.peak, ended.peak))
-        shutil.rmtree(bare)
+        remove(bare)
         for name, command in [
             ("floor: SQLite, the same rows", [*this, "--part", "sqlite", wiki / ".wiki-sync/wiki.db"]),
             ("floor: Edge, the same points", [self.args.floor, wiki / ".wiki-sync/vectors"]),
@@ -202,7 +202,7 @@ class Bench:
     def ancestor(self):
         with redis_server(self.work) as url:
             state = self.work / "ancestor"
-            shutil.rmtree(state, ignore_errors=True)
+            remove(state)
             command = [self.args.python, pathlib.Path(self.args.baseline).resolve(), self.source, "--state", state, "--vectors", self.args.baseline_vectors]
             if self.args.baseline_limit:
                 command += ["--limit", str(self.args.baseline_limit)]
@@ -278,6 +278,13 @@ def growth(benches):
         before, after = (bench.median(edit) - bench.median(index) for bench in (first, last))
         # A watch keeps the index in hand, and may be through before git has read and written it.
         print(f"{max(after, 0) / max(before, 0.001):7.2f} ×  {edit}, git's own index write taken off")
+
+
+def remove(path):
+    if path.exists():
+        shutil.rmtree(path)
+        # For 5 s ext4 without a journal gives no file the place of one that was removed, and looks for another at length.
+        time.sleep(6)
 
 
 def size(path):
