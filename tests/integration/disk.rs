@@ -95,6 +95,38 @@ fn assert_told(what: &str, ended: &Output) -> i32 {
 }
 
 #[test]
+fn a_full_disk_under_a_pack_is_told_and_once_there_is_room_one_drain_heals() {
+    let wiki = Wiki::bare_folder();
+    make(&wiki);
+    let packs = wiki.root().join(".git/objects/pack");
+    let Some(disk) = Small::mount(&packs, "16k") else {
+        return;
+    };
+    for n in 0..200 {
+        wiki.write(
+            &format!("wiki-output/many/{n}.md"),
+            format!("# Page {n}\n\n{}\n", uuid::Uuid::new_v4()),
+        );
+    }
+    let head = wiki.git(&["rev-parse", "HEAD"]);
+    let ended = wiki.binary().args(["drain", "--no-wait"]).output().unwrap();
+    assert_ne!(assert_told("no room for a pack", &ended), 0);
+    let all = [&*ended.stdout, &ended.stderr].concat();
+    let all = String::from_utf8_lossy(&all);
+    assert!(
+        all.contains("space") && all.contains("objects/pack"),
+        "{all}"
+    );
+    assert_eq!(wiki.git(&["rev-parse", "HEAD"]), head);
+    assert_eq!(fs::read_dir(&packs).unwrap().count(), 0, "nothing is left");
+    wiki.git(&["fsck", "--strict"]);
+    drop(disk);
+    wiki.drain();
+    wiki.assert_in_sync();
+    assert_eq!(fs::read_dir(&packs).unwrap().count(), 2);
+}
+
+#[test]
 fn a_full_disk_is_told_and_once_there_is_room_one_drain_heals() {
     let wiki = Wiki::bare_folder();
     let Some(disk) = Small::mount(&wiki.root(), "160m") else {

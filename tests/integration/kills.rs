@@ -123,3 +123,48 @@ fn killed_while_all_stores_are_at_work_one_drain_heals() {
         wiki.assert_in_sync();
     }
 }
+
+/// From 100 new pages on, git's objects are a pack.
+#[test]
+fn killed_while_a_pack_is_written_git_is_sound_and_one_drain_heals() {
+    for (point, left) in [
+        ("git.pack_written", "tmp_pack_"),
+        ("git.pack_named", ".pack"),
+        ("git.packed", ".keep"),
+        ("git.checked", ".keep"),
+        ("git.ref_moved", ".keep"),
+    ] {
+        let wiki = Wiki::with(&[]);
+        for n in 0..120 {
+            wiki.write(&format!("wiki-output/p{n}.md"), format!("# Page {n}\n"));
+        }
+        assert!(wiki.killed_at(point, &["drain"]), "{point} is passed");
+        let packs = || {
+            let entries = std::fs::read_dir(wiki.root().join(".git/objects/pack")).unwrap();
+            let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            names.collect::<Vec<_>>()
+        };
+        assert!(packs().iter().any(|name| name.contains(left)), "{point}");
+        wiki.git(&["fsck", "--strict"]);
+        wiki.git(&["gc", "-q", "--prune=now"]);
+        wiki.git(&["fsck", "--strict"]);
+        // Other pages are new by then, so the pack of the dead is nobody's.
+        for n in 0..120 {
+            wiki.write(
+                &format!("wiki-output/p{n}.md"),
+                format!("# Page {n}, again\n"),
+            );
+        }
+        wiki.drain();
+        wiki.assert_in_sync();
+        wiki.git(&["gc", "-q", "--prune=now"]);
+        let left = packs();
+        let count = |ending: &str| left.iter().filter(|name| name.ends_with(ending)).count();
+        assert_eq!((count(".pack"), count(".idx")), (1, 1), "{point}: {left:?}");
+        assert_eq!(count(".keep"), 0, "{point}: {left:?}");
+        assert!(
+            !left.iter().any(|name| name.starts_with("tmp_")),
+            "{left:?}"
+        );
+    }
+}

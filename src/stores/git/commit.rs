@@ -2,6 +2,7 @@
 //!
 //! | step | what holds when the process is killed right after it |
 //! |---|---|
+//! | `Packed` | as the next; the pack is also noted in a file, by which the next start leaves it to gc |
 //! | `Objects` | unreferenced objects, which git's gc takes |
 //! | `NextIndex` | a file that nobody looks at; the next start removes it |
 //! | `Journal` | the same |
@@ -28,6 +29,7 @@ use super::index_file::IndexFile;
 use super::journal::{Journal, Moved, Paths};
 use super::message::{Told, author_of};
 use super::next_index::{finish, place, racy_time};
+use super::pack::Bulk;
 use super::plan::Plan;
 use super::repo::{self, Head, git_failure, io_failure};
 use super::sign::{Draft, signed_commit};
@@ -40,6 +42,8 @@ use crate::model::{Failure, FailureKind};
 /// The durable steps of a commit, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
+    /// Only of many new objects.
+    Packed,
     Objects,
     NextIndex,
     Journal,
@@ -55,6 +59,7 @@ impl Step {
     #[cfg_attr(not(feature = "testing"), allow(dead_code))]
     fn failpoint(self) -> &'static str {
         match self {
+            Self::Packed => "git.packed",
             Self::Objects => "git.objects",
             Self::NextIndex => "git.temp_index",
             Self::Journal => "git.journal",
@@ -85,12 +90,12 @@ impl From<Failure> for Halt {
     }
 }
 
-fn again(reason: impl Into<String>) -> Halt {
+pub(super) fn again(reason: impl Into<String>) -> Halt {
     Halt::Again(Failure::new(FailureKind::Busy, reason))
 }
 
 /// Why a commit is begun anew when a prune beside it took its objects.
-const VANISHED: &str = "objects just written were pruned by another process";
+pub(super) const VANISHED: &str = "objects just written were pruned by another process";
 
 /// Somebody else's lock, named.
 pub(super) fn locked(paths: &Paths) -> Failure {
@@ -195,7 +200,7 @@ impl Committer<'_> {
         let set_back = racy_time(seen);
         let journal = self.lock_with(edits, set_back, moved, commit)?;
         // What nothing refers to yet may be pruned beside us; a branch must never point at half a commit.
-        if !are_there(self.repo, &written) {
+        if !are_there(&repo::anew(self.repo)?, &written) {
             return Err(again(VANISHED));
         }
         self.move_ref(commit, message.lines().next().unwrap_or_default())?;
@@ -230,8 +235,9 @@ impl Committer<'_> {
         tree: &HeadTree<'_>,
         written: &mut Vec<Oid>,
     ) -> Result<Option<Oid>, Halt> {
-        let repo = self.repo;
-        let sync = repo::syncs_loose_objects(repo);
+        let sync = repo::syncs_loose_objects(self.repo);
+        let bulk = Bulk::of(self.repo, &plan.moves)?;
+        let repo = bulk.as_ref().map_or(self.repo, Bulk::repo);
         for page in &plan.moves {
             if let Some(blob) = &page.blob {
                 repo::write_object(repo, ObjectType::Blob, blob, sync)?;
@@ -264,6 +270,12 @@ impl Committer<'_> {
         };
         if tree.root().is_some_and(|old| old.id() == root) {
             return Err(again("HEAD's tree would not change"));
+        }
+        if let Some(bulk) = bulk {
+            let blobs = plan.moves.iter().filter_map(|page| Some(page.after?.id));
+            let trees = written.iter().rev().copied();
+            bulk.place(self.paths, trees.chain([root]).chain(blobs))?;
+            self.pass(Step::Packed)?;
         }
         Ok(Some(root))
     }

@@ -24,6 +24,8 @@ pub(super) struct Paths {
     /// The next index. It is gone exactly when it has been put in the index's place.
     pub(super) next: PathBuf,
     pub(super) journal: PathBuf,
+    /// The name of the pack that was written for the commit.
+    pub(super) pack: PathBuf,
 }
 
 impl Paths {
@@ -36,6 +38,7 @@ impl Paths {
             lock: git_dir.join("index.lock"),
             next: git_dir.join("wiki-sync-index"),
             journal: git_dir.join("wiki-sync-journal"),
+            pack: git_dir.join("wiki-sync-pack"),
         }
     }
 

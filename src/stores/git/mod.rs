@@ -12,7 +12,7 @@
 //! - No hook runs, nothing is pushed, no configuration is changed.
 //!
 //! After a kill -9 the next start finishes or undoes the commit (see `commit.rs` for the steps). After a
-//! power cut holds what git's own commands would leave: refs are brought to the disk, loose objects only
+//! power cut holds what git's own commands would leave: refs and packs are brought to the disk, loose objects only
 //! when `core.fsync` (or `core.fsyncObjectFiles`) asks for it.
 
 mod apart;
@@ -36,6 +36,7 @@ mod moved;
 mod moving;
 mod next_index;
 mod notes;
+mod pack;
 mod plan;
 mod program;
 mod recover;
@@ -319,7 +320,7 @@ fn identity(repo: &Repository) -> Identity {
 
 /// Says whether a commit of ours was cut short here.
 fn is_unfinished(paths: &Paths) -> bool {
-    paths.journal.exists() || paths.next.exists()
+    paths.journal.exists() || paths.next.exists() || paths.pack.exists()
 }
 
 /// Returns the fingerprint of this mark of attributes and configuration.

@@ -13,6 +13,7 @@ use super::by_git;
 use super::commit::Committer;
 use super::index_entry::Entry;
 use super::journal::{Journal, LockMark, Paths, remove};
+use super::pack;
 use super::repo::io_failure;
 use super::stamp::{SHA_LEN, Stamp, hex};
 use crate::model::Failure;
@@ -102,7 +103,7 @@ pub(super) fn place(paths: &Paths, journal: &Journal) -> Result<bool, Failure> {
     }
 }
 
-/// Lets go of the lock, if it is ours, and of the journal.
+/// Lets go of the lock, if it is ours, of the pack, and of the journal.
 pub(super) fn finish(paths: &Paths, journal: &Journal) -> Result<(), Failure> {
     if journal
         .lock
@@ -113,6 +114,7 @@ pub(super) fn finish(paths: &Paths, journal: &Journal) -> Result<(), Failure> {
     }
     remove(&paths.next)?;
     remove_fresh(paths)?;
+    pack::let_go(paths)?;
     remove(&paths.journal)
 }
 

@@ -17,6 +17,7 @@ use super::index_file::IndexFile;
 use super::journal::{Journal, Moved, Paths, remove};
 use super::moving;
 use super::next_index::{finish, place, racy_time, remove_fresh};
+use super::pack;
 use super::plan::{hash, held_of, stored_of};
 use super::repo::{Head, io_failure};
 use super::stamp::Stamp;
@@ -83,6 +84,7 @@ pub(super) fn recover(
 
 /// Removes what was left by a process killed before its journal stood, or whose journal was lost.
 fn sweep(paths: &Paths) -> Result<(), Failure> {
+    pack::let_go(paths)?;
     remove_fresh(paths)?;
     let Ok(next) = fs::symlink_metadata(&paths.next) else {
         return remove(&paths.journal);

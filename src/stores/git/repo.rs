@@ -52,6 +52,11 @@ pub fn open(root: &Path) -> Result<Repository, Failure> {
     Ok(repo)
 }
 
+/// Opens the repository again: a handle goes on seeing a pack that it has opened and that is gone.
+pub(super) fn anew(repo: &Repository) -> Result<Repository, Failure> {
+    open(repo.workdir().unwrap_or_else(|| repo.path()))
+}
+
 fn canonical(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf())
 }

@@ -9,6 +9,7 @@ mod filters;
 mod fixture;
 mod head;
 mod large;
+mod pack;
 mod policy;
 mod random;
 mod refusals;

@@ -284,6 +284,7 @@ impl Repo {
             "wiki-sync-index.new.lock",
             "wiki-sync-journal",
             "wiki-sync-journal.new",
+            "wiki-sync-pack",
         ] {
             assert!(!git_dir.join(left).exists(), "{left} was left");
         }
