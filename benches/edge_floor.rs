@@ -13,15 +13,16 @@ use std::path::Path;
 use std::time::Instant;
 
 use qdrant_edge::{
-    CreateIndex, EdgeConfig, EdgeShard, FieldIndexOperations, PayloadFieldSchema,
-    PayloadSchemaType, PointInsertOperations, PointOperations, PointStruct, ScrollRequest,
-    UpdateOperation, Vector, VectorStructInternal, Vectors, WithPayloadInterface, WithVector,
+    CreateIndex, EdgeConfig, EdgeShard, FieldIndexOperations, KeywordIndexParams,
+    PayloadFieldSchema, PayloadSchemaParams, PointInsertOperations, PointOperations, PointStruct,
+    ScrollRequest, UpdateOperation, Vector, VectorStructInternal, Vectors, WithPayloadInterface,
+    WithVector,
 };
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// The payload that `wiki-sync` indexes.
-const INDEXED: [&str; 3] = ["folders", "path", "tags"];
+/// The payload field that `wiki-sync` indexes.
+const INDEXED: &str = "keys";
 
 #[allow(clippy::print_stdout)] // It is a program.
 fn main() -> Result<()> {
@@ -81,13 +82,16 @@ fn tidy(shard: &EdgeShard) -> Result<()> {
 }
 
 fn index(shard: &EdgeShard) -> Result<()> {
-    for field in INDEXED {
-        let index = FieldIndexOperations::CreateIndex(CreateIndex {
-            field_name: field.parse().map_err(|()| "no field's name")?,
-            field_schema: Some(PayloadFieldSchema::FieldType(PayloadSchemaType::Keyword)),
-        });
-        shard.update(UpdateOperation::FieldIndexOperation(index))?;
-    }
+    let index = FieldIndexOperations::CreateIndex(CreateIndex {
+        field_name: INDEXED.parse().map_err(|()| "no field's name")?,
+        field_schema: Some(PayloadFieldSchema::FieldParams(
+            PayloadSchemaParams::Keyword(KeywordIndexParams {
+                on_disk: Some(true),
+                ..KeywordIndexParams::default()
+            }),
+        )),
+    });
+    shard.update(UpdateOperation::FieldIndexOperation(index))?;
     Ok(())
 }
 

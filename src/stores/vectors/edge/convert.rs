@@ -1,4 +1,7 @@
 //! Between our points and filters and Edge's.
+//!
+//! In Edge a point is looked up by one field, `keys`, instead of three: its page's path, folders and tags, each with a word
+//! before it that says which it is. The folders stand there alone.
 
 use std::collections::HashMap;
 
@@ -7,20 +10,69 @@ use qdrant_edge::{
     PointId, PointStruct, Record, SparseVector, ValueVariants, Vector, VectorInternal,
     VectorStructInternal, Vectors,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::super::point::{BM25, DENSE, Point, number_of, numbered};
-use super::super::shape::Only;
+use super::super::shape::{Only, folders};
 use crate::embed::Sparse;
 
-pub(super) fn keyword(field: &str, value: &str) -> Condition {
-    Condition::Field(FieldCondition::new_match(
-        field.parse().expect("a plain field name is a path"),
-        Match::Value(MatchValue {
-            value: ValueVariants::String(value.into()),
-        }),
-    ))
+/// The payload field that has an index: the only one, since each costs an optimisation another look at all points, and an
+/// opening and a flush another dozen files for each segment.
+pub(super) const KEYS: &str = "keys";
+
+/// Which fields of a point stand in [`KEYS`], and the word before each value. No word begins like another one.
+const KEYED: [(&str, &str); 3] = [("path", "page:"), ("folders", "folder:"), ("tags", "tag:")];
+
+/// Returns the field of Edge's points that a field of ours is looked up by, and the word before each value.
+fn place_of(field: &'static str) -> (&'static str, &'static str) {
+    let keyed = KEYED.iter().find(|(keyed, _)| *keyed == field);
+    keyed.map_or((field, ""), |&(_, word)| (KEYS, word))
+}
+
+/// Returns what the payload is looked up by; a point of no page by nothing.
+fn keys_of(payload: &Map<String, Value>) -> Vec<Value> {
+    KEYED
+        .iter()
+        .flat_map(|(field, word)| {
+            let values = match payload.get(*field) {
+                Some(Value::Array(values)) => values.as_slice(),
+                Some(value) => std::slice::from_ref(value),
+                None => &[],
+            };
+            let texts = values.iter().filter_map(Value::as_str);
+            texts.map(move |text| Value::from(format!("{word}{text}")))
+        })
+        .collect()
+}
+
+/// Brings a payload into the form that it has in Edge.
+fn keyed(mut payload: Map<String, Value>) -> Map<String, Value> {
+    let keys = keys_of(&payload);
+    if !keys.is_empty() {
+        payload.remove("folders");
+        payload.insert(KEYS.into(), keys.into());
+    }
+    payload
+}
+
+/// Brings it back. Keys that are not those of its page stay, so that whoever compares the point sees that it is not found
+/// where it should be.
+pub(super) fn plain(mut payload: Map<String, Value>) -> Map<String, Value> {
+    let Some(keys) = payload.remove(KEYS) else {
+        return payload;
+    };
+    let path = payload.get("path").and_then(Value::as_str);
+    let folders = path.map(folders).unwrap_or_default();
+    payload.insert("folders".into(), folders.into());
+    if keys != Value::from(keys_of(&payload)) {
+        payload.insert(KEYS.into(), keys);
+    }
+    payload
+}
+
+pub(super) fn keyword(field: &'static str, value: &str) -> Condition {
+    any_of(field, &[value])
 }
 
 /// Returns the filter for the points of these pages of a wiki, some ids excepted.
@@ -34,23 +86,27 @@ pub(super) fn pages(wiki: &str, paths: &[&str], except: Option<&[Uuid]>) -> Filt
 }
 
 /// Returns the filter for the points of a wiki of which a field holds one of these values.
-pub(super) fn among(wiki: &str, field: &str, values: &[&str]) -> Filter {
+pub(super) fn among(wiki: &str, field: &'static str, values: &[&str]) -> Filter {
     Filter {
         must: Some(vec![any_of(field, values), keyword("wiki", wiki)]),
         ..Filter::default()
     }
 }
 
-fn any_of(field: &str, values: &[&str]) -> Condition {
-    if let [value] = values {
-        return keyword(field, value);
-    }
-    Condition::Field(FieldCondition::new_match(
-        field.parse().expect("a plain field name is a path"),
+fn any_of(field: &'static str, values: &[&str]) -> Condition {
+    let (place, word) = place_of(field);
+    let key = |value: &&str| format!("{word}{value}");
+    let matched = if let [value] = values {
+        Match::Value(MatchValue {
+            value: ValueVariants::String(key(value)),
+        })
+    } else {
         Match::Any(MatchAny {
-            any: AnyVariants::Strings(values.iter().map(ToString::to_string).collect()),
-        }),
-    ))
+            any: AnyVariants::Strings(values.iter().map(key).collect()),
+        })
+    };
+    let place = place.parse().expect("a plain field name is a path");
+    Condition::Field(FieldCondition::new_match(place, matched))
 }
 
 pub(super) fn edge_id(id: Uuid) -> PointId {
@@ -93,7 +149,7 @@ pub(super) fn edge_point(point: Point) -> PointStruct {
     PointStruct::new(
         edge_id(point.id),
         Vectors::new_named(vectors),
-        Value::Object(point.payload),
+        Value::Object(keyed(point.payload)),
     )
 }
 
@@ -116,8 +172,55 @@ pub(super) fn point_of(record: Record) -> Point {
     };
     Point {
         id: id_of(record.id),
-        payload: record.payload.unwrap_or_default().0,
+        payload: plain(record.payload.unwrap_or_default().0),
         bm25,
         dense,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn map(value: Value) -> Map<String, Value> {
+        serde_json::from_value(value).expect("an object")
+    }
+
+    #[test]
+    fn a_payload_comes_back_as_it_was() {
+        for payload in [
+            json!({"path": "w/a/b.md", "folders": ["w", "w/a"], "tags": ["t", "page:t"], "text": "x"}),
+            json!({"path": "b.md", "folders": [], "tags": [], "text": "x"}),
+            json!({"kind": "meta", "wiki": "w"}),
+        ] {
+            assert_eq!(plain(keyed(map(payload.clone()))), map(payload));
+        }
+        let page = keyed(map(
+            json!({"path": "w/b.md", "folders": ["w"], "tags": ["t"]}),
+        ));
+        let keys = json!(["page:w/b.md", "folder:w", "tag:t"]);
+        assert_eq!(
+            page,
+            map(json!({"path": "w/b.md", "tags": ["t"], "keys": keys}))
+        );
+    }
+
+    #[test]
+    fn keys_that_are_not_those_of_the_page_are_seen() {
+        let payload = json!({"path": "w/b.md", "folders": ["w"], "tags": ["t"]});
+        for keys in [
+            json!([]),
+            json!(["page:w/b.md", "tag:t"]),
+            json!("page:w/b.md"),
+        ] {
+            let mut damaged = keyed(map(payload.clone()));
+            damaged.insert(KEYS.into(), keys);
+            assert_ne!(plain(damaged), map(payload.clone()));
+        }
+        let mut damaged = keyed(map(payload.clone()));
+        damaged.remove(KEYS);
+        assert_ne!(plain(damaged), map(payload));
     }
 }

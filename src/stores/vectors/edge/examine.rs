@@ -16,8 +16,7 @@ use super::super::turn::Whose;
 use super::Edge;
 use super::convert::{point_of, sparse};
 use super::shard::{
-    RESERVE, config, damaged, dense_there, folder_size, has_shard, needs_space, one_line, opening,
-    said,
+    RESERVE, damaged, dense_there, folder_size, has_shard, load, needs_space, one_line, said,
 };
 use crate::model::{Failure, FailureKind, Finding};
 
@@ -68,12 +67,13 @@ impl Edge {
         }
         let opened = copy(&self.dir, size).and_then(|copy| {
             drop(turn);
-            let config = config(dense);
-            let shard = opening(copy.path(), |dir| EdgeShard::load(dir, Some(config)))?;
+            let Some(shard) = load(copy.path(), dense)? else {
+                return Ok(false);
+            };
             let asked = catch_unwind(AssertUnwindSafe(|| search(&shard)));
             let _ = catch_unwind(AssertUnwindSafe(|| drop(shard)));
             let reason = match asked {
-                Ok(Ok(())) => return Ok(()),
+                Ok(Ok(())) => return Ok(true),
                 Ok(Err(error)) => one_line(&error.to_string()),
                 Err(panic) => said(&*panic),
             };
@@ -84,9 +84,14 @@ impl Edge {
             Err(damaged(text, &self.dir))
         });
         found.push(match opened {
-            Ok(()) => Finding::ok(
+            Ok(true) => Finding::ok(
                 NAME,
                 format!("embedded; {mib} MiB, and they can be searched"),
+            ),
+            Ok(false) => Finding::note(
+                NAME,
+                "embedded; an earlier wiki-sync wrote them, and nothing is looked up in them",
+                "`wiki-sync drain` builds them anew from the files",
             ),
             Err(mut failure) if failure.kind == FailureKind::Refused => {
                 failure.hint = Some(REMOVE.into());

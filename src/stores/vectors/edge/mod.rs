@@ -5,14 +5,16 @@
 //! - Its WAL is written, never replayed and never cut: only what was flushed counts. So `flush` is what makes
 //!   a batch durable, and [`prune_wal`] takes off what lies before the last flush.
 //! - `flush`, and with it `drop`, panic where the disk fails. Both are caught here.
-//! - A segment that it begins anew may lack the payload indexes; they are asked for at each opening and
-//!   after each optimisation, which costs nothing where they are.
+//! - A segment that it begins anew may lack the payload index; it is asked for at each opening and after each
+//!   optimisation, which costs nothing where it is.
 
 pub(super) mod beside;
 mod convert;
 mod examine;
 mod note;
 mod shard;
+#[cfg(test)]
+mod tests;
 
 use std::fs;
 use std::io::ErrorKind;
@@ -29,10 +31,12 @@ use qdrant_edge::{
 };
 use uuid::Uuid;
 
-use self::convert::{among, edge_id, edge_point, keyword, only, pages, point_of, sparse};
+use self::convert::{
+    KEYS, among, edge_id, edge_point, keyword, only, pages, plain, point_of, sparse,
+};
 use self::shard::{
     RESERVE, add_dense, config, damaged, dense_params, dense_there, folder_id, folder_size,
-    has_shard, is_the_systems, needs_space, one_line, opening, prune_wal, said,
+    has_shard, is_the_systems, load, needs_space, one_line, opening, prune_wal, put_away, said,
 };
 use super::RRF_K;
 use super::engine::{Ask, Engine, Unfit};
@@ -48,17 +52,13 @@ const UPSERT: usize = 500;
 /// How many points a scroll reads at a time.
 const PAGE: usize = 1000;
 
-/// The payload fields that have an index. An optimisation reads all points once for each, and an opening opens its files:
-/// of what nearly all points of a folder of one's own have in common (`kind`, `lang`, `repo`, `wiki`), none is worth that.
-const INDEXED: [&str; 3] = ["folders", "path", "tags"];
-
 /// What is done to the vectors, in an error's words.
 const READ: &str = "read";
 const SEARCH: &str = "search";
 
 /// After how many new points they are moved into a segment of their own, at the least and at the most; between, once they are
 /// half of all. While a segment is written to, each point costs as much as there are others with its words; each segment
-/// that stays costs 47 files, which each opening has to open. So a small wiki has small ones, and a large one not many.
+/// that stays costs 31 files, which each opening has to open. So a small wiki has small ones, and a large one not many.
 const OPTIMIZE_EVERY: (usize, usize) = (3_500, 20_000);
 
 /// After how many written points the shard is closed, so that the next opening takes off the WAL and what is mapped of it.
@@ -189,24 +189,21 @@ impl Edge {
         WithVector::Selector(std::iter::once(BM25.into()).chain(dense).collect())
     }
 
-    fn create_indexes(&mut self) -> Result<(), Failure> {
-        for field in INDEXED {
-            let index = CreateIndex {
-                field_name: field.parse().expect("a plain field name is a path"),
-                // On disk an opening maps them; in memory it would read all of them, each time.
-                field_schema: Some(PayloadFieldSchema::FieldParams(
-                    PayloadSchemaParams::Keyword(KeywordIndexParams {
-                        on_disk: Some(true),
-                        ..KeywordIndexParams::default()
-                    }),
-                )),
-            };
-            self.update(
-                "index",
-                UpdateOperation::FieldIndexOperation(FieldIndexOperations::CreateIndex(index)),
-            )?;
-        }
-        Ok(())
+    fn create_index(&mut self) -> Result<(), Failure> {
+        let index = CreateIndex {
+            field_name: KEYS.parse().expect("a plain field name is a path"),
+            // On disk an opening maps it; in memory it would read all of it, each time.
+            field_schema: Some(PayloadFieldSchema::FieldParams(
+                PayloadSchemaParams::Keyword(KeywordIndexParams {
+                    on_disk: Some(true),
+                    ..KeywordIndexParams::default()
+                }),
+            )),
+        };
+        self.update(
+            "index",
+            UpdateOperation::FieldIndexOperation(FieldIndexOperations::CreateIndex(index)),
+        )
     }
 
     fn scroll_filtered(
@@ -288,7 +285,7 @@ impl Edge {
                 };
                 let point = Point {
                     id,
-                    payload: scored.payload.unwrap_or_default().0,
+                    payload: plain(scored.payload.unwrap_or_default().0),
                     bm25: None,
                     dense: None,
                 };
@@ -307,7 +304,7 @@ impl Edge {
         }
         let done = self.call("optimise", EdgeShard::optimize)?;
         if done {
-            self.create_indexes()?;
+            self.create_index()?;
             self.flush()?;
         }
         Ok(done)
@@ -347,12 +344,21 @@ impl Engine for Edge {
         needs_space(self.state.path(), RESERVE)?;
         let wanted = self.shape.dense.clone();
         let mut lacks_dense = false;
-        let shard = if there {
+        let mut found = None;
+        if there {
             let (dense, lacks) = dense_there(&self.dir, wanted.as_ref())?;
-            lacks_dense = lacks;
             prune_wal(&self.dir);
-            opening(&self.dir, |dir| EdgeShard::load(dir, Some(config(dense))))?
+            found = load(&self.dir, dense)?;
+            lacks_dense = lacks && found.is_some();
+        }
+        let there = found.is_some();
+        if !there && !create {
+            return Ok(false);
+        }
+        let shard = if let Some(shard) = found {
+            shard
         } else {
+            put_away(&self.dir)?;
             fs::create_dir_all(&self.dir).map_err(|e| {
                 let doing = format!("cannot make {}", self.dir.display());
                 let failed = Failure::from_error(FailureKind::Down, &doing, &e);
@@ -376,7 +382,7 @@ impl Engine for Edge {
         if let Some(dense) = wanted.filter(|_| lacks_dense) {
             self.update("add dense vectors to", add_dense(&dense)?)?;
         }
-        self.create_indexes()?;
+        self.create_index()?;
         if !there || lacks_dense {
             self.flush()?;
         }
@@ -561,69 +567,5 @@ impl Engine for Edge {
 impl Drop for Edge {
     fn drop(&mut self) {
         self.park();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_shard_whose_folder_was_replaced_writes_nothing_into_the_new_one() {
-        let root = tempfile::TempDir::new().expect("a folder");
-        let state = StateDir::of(root.path());
-        let mut edge = Edge::new(&state, Duration::from_secs(5), Shape::default());
-        assert!(edge.ready(true).expect("ready"));
-        let meta = |wiki: &str| Meta {
-            wiki: wiki.into(),
-            id: "id".into(),
-            epoch: 7,
-            ..Meta::default()
-        };
-        edge.upsert(vec![meta("old").to_point("f")])
-            .expect("written");
-        fs::remove_dir_all(state.path()).expect("removed");
-        // Its turn went with the folder, so another process gets its own there.
-        let mut other = Edge::new(&state, Duration::from_secs(5), Shape::default());
-        assert!(other.ready(true).expect("made anew"));
-        let before = note::read(&state.vectors(), "old");
-        let failure = edge.flush().expect_err("not its folder");
-        assert_eq!(failure.kind, FailureKind::Down);
-        assert!(failure.reason.contains("removed meanwhile"), "{failure}");
-        assert!(edge.open.is_none(), "and it is closed");
-        drop(edge);
-        assert_eq!(note::read(&state.vectors(), "old"), before);
-        let new = meta("new");
-        other.upsert(vec![new.to_point("f")]).expect("written");
-        other.flush().expect("flushed");
-        drop(other);
-        let mut later = Edge::new(&state, Duration::from_secs(5), Shape::default());
-        assert!(later.ready(false).expect("there"));
-        let mut wikis = Vec::new();
-        later
-            .metas(&mut |point| wikis.push(point.text("wiki").to_owned()))
-            .expect("read");
-        assert_eq!(wikis, ["new"]);
-    }
-
-    #[test]
-    fn a_panic_in_the_engine_is_down_and_the_next_call_opens_it_anew() {
-        let root = tempfile::TempDir::new().expect("a folder");
-        let mut edge = Edge::new(
-            &StateDir::of(root.path()),
-            Duration::from_secs(5),
-            Shape::default(),
-        );
-        assert!(edge.ready(true).expect("ready"));
-        let failure = edge
-            .call("flush", |_| -> Result<(), OperationError> {
-                panic!("WAL flushed: no space left")
-            })
-            .expect_err("down");
-        assert_eq!(failure.kind, FailureKind::Down);
-        assert!(failure.reason.contains("no space left"), "{failure}");
-        assert_eq!(edge.flush().expect_err("closed").kind, FailureKind::Down);
-        assert!(edge.ready(false).expect("ready"));
-        edge.flush().expect("flushed");
     }
 }

@@ -1,7 +1,8 @@
 //! The note beside the shard: its meta, readable without opening it.
 //!
 //! It stands in the shard's folder, so it goes where that goes; and it names the segments' folder, so that one which
-//! was put in its place is not taken for it.
+//! was put in its place is not taken for it. And it says by which field the points are looked up: one that was written
+//! before there was such a field is not believed, as that shard has to be built anew.
 
 use std::fs;
 use std::io::Write as _;
@@ -10,6 +11,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::super::point::Meta;
+use super::convert::KEYS;
 use super::shard::folder_id;
 use crate::model::{Failure, FailureKind};
 
@@ -22,6 +24,9 @@ struct Note {
     meta: Meta,
     /// See [`folder_id`].
     segments: u64,
+    /// [`KEYS`].
+    #[serde(default)]
+    index: String,
 }
 
 /// Returns the meta noted for this wiki, if it speaks of the shard that is there.
@@ -29,7 +34,7 @@ pub(super) fn read(dir: &Path, wiki: &str) -> Option<Meta> {
     let note: Note = serde_json::from_slice(&fs::read(dir.join(NAME)).ok()?).ok()?;
     let holds = fs::read_dir(dir.join("segments")).ok()?.next().is_some();
     let same = holds && folder_id(dir) == Some(note.segments) && note.meta.wiki == wiki;
-    same.then_some(note.meta)
+    (same && note.index == KEYS).then_some(note.meta)
 }
 
 /// Notes the meta; durable on return. A note that says so already is left alone.
@@ -43,6 +48,7 @@ pub(super) fn write(dir: &Path, meta: &Meta) -> Result<(), Failure> {
     let note = Note {
         meta: meta.clone(),
         segments: folder_id(dir).unwrap_or_default(),
+        index: KEYS.into(),
     };
     let write = || {
         let mut file = tempfile::NamedTempFile::new_in(dir)?;

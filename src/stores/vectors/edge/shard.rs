@@ -1,6 +1,7 @@
 //! The shard's folder: its settings, opening it, and keeping its WAL short.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use serde_json::json;
 use super::super::point::{BM25, DENSE};
 use super::super::shape::Dense;
 use super::super::{Found, unfit_shape};
+use super::convert::KEYS;
 use crate::model::{Failure, FailureKind};
 
 /// Up to how many segments are left alone instead of being merged, and how large a merged one may become.
@@ -214,12 +216,70 @@ pub(super) fn needs_space(dir: &Path, needed: u64) -> Result<(), Failure> {
     }
 }
 
-pub(super) fn opening(
+/// Opens the shard that is there; `None` where its points cannot be looked up by [`KEYS`], as those that an earlier
+/// wiki-sync wrote: none of them would be found, and so none deleted.
+///
+/// # Errors
+/// As [`opening`].
+pub(super) fn load(
     dir: &Path,
-    open: impl FnOnce(&Path) -> Result<EdgeShard, OperationError>,
-) -> Result<EdgeShard, Failure> {
+    dense: Option<EdgeVectorParams>,
+) -> Result<Option<EdgeShard>, Failure> {
+    let (shard, fits) = opening(dir, |dir| {
+        let shard = EdgeShard::load(dir, Some(config(dense)))?;
+        let info = shard.info();
+        let mut indexed = info.payload_schema.keys().map(ToString::to_string);
+        // Without any index nothing was written yet.
+        let fits = match indexed.next() {
+            Some(field) => field == KEYS && indexed.next().is_none(),
+            None => info.points_count == 0,
+        };
+        Ok((shard, fits))
+    })?;
+    if fits {
+        return Ok(Some(shard));
+    }
+    // See `Open`: dropping may panic.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(shard)));
+    Ok(None)
+}
+
+/// Removes the shard, with all that is left of one that was being removed. In one step it is no longer in its place, so that
+/// half of one is never taken for one.
+///
+/// # Errors
+/// `Down` when the disk refuses.
+pub(super) fn put_away(dir: &Path) -> Result<(), Failure> {
+    let mut name = dir.file_name().unwrap_or_default().to_owned();
+    name.push(".old");
+    let away = dir.with_file_name(name);
+    let is_there = |result: io::Result<()>| match result {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        other => other.map(|()| true),
+    };
+    let put_away = || {
+        is_there(fs::remove_dir_all(&away))?;
+        if has_shard(dir) && is_there(fs::rename(dir, &away))? {
+            if let Some(above) = dir.parent() {
+                File::open(above)?.sync_all()?;
+            }
+            fail::fail_point!("vectors.put_away");
+            fs::remove_dir_all(&away)?;
+        }
+        Ok(())
+    };
+    put_away().map_err(|e: io::Error| {
+        let doing = format!("cannot remove {}", away.display());
+        Failure::from_error(FailureKind::Down, &doing, &e)
+    })
+}
+
+pub(super) fn opening<T>(
+    dir: &Path,
+    open: impl FnOnce(&Path) -> Result<T, OperationError>,
+) -> Result<T, Failure> {
     let reason = match catch_unwind(AssertUnwindSafe(|| open(dir))) {
-        Ok(Ok(shard)) => return Ok(shard),
+        Ok(Ok(opened)) => return Ok(opened),
         Ok(Err(error)) => one_line(&error.to_string()),
         Err(panic) => said(&*panic),
     };
