@@ -4,12 +4,13 @@
 //! edge-floor .wiki-sync/vectors [POINTS [EVERY]]
 //! ```
 //!
-//! Takes so many points at a time (500), optimises after so many (as `wiki-sync` does: once half of all are new, 3,500 at the least and
-//! 20,000 at the most), and prints one line of JSON: `points`, and the
+//! Takes so many points at a time (500), begins to optimise after so many (as `wiki-sync` does: once half of all are new, 2,500 at the
+//! least and 20,000 at the most), which goes on beside the writing, and prints one line of JSON: `points`, and the
 //! `seconds` from the first of them to the last flush. Reading them does not count. `scripts/bench` sets a first sync
 //! against it.
 
 use std::path::Path;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
 
 use qdrant_edge::{
@@ -55,28 +56,35 @@ fn write(
     index(&shard)?;
     let (mut loose, mut put) = (0, 0);
     let mut points = points.into_iter().peekable();
-    while points.peek().is_some() {
-        let some: Vec<_> = points.by_ref().take(at_a_time).map(Into::into).collect();
-        loose += some.len();
-        put += some.len();
-        let points = PointOperations::UpsertPoints(PointInsertOperations::PointsList(some));
-        shard.update(UpdateOperation::PointOperation(points))?;
-        let enough = if every > 0 {
-            every
-        } else {
-            (put / 2).clamp(3_500, 20_000)
-        };
-        if loose >= enough {
-            tidy(&shard)?;
-            loose = 0;
+    thread::scope(|scope| {
+        let mut running = None::<ScopedJoinHandle<'_, _>>;
+        while points.peek().is_some() {
+            let some: Vec<_> = points.by_ref().take(at_a_time).map(Into::into).collect();
+            loose += some.len();
+            put += some.len();
+            let points = PointOperations::UpsertPoints(PointInsertOperations::PointsList(some));
+            shard.update(UpdateOperation::PointOperation(points))?;
+            let enough = if every > 0 {
+                every
+            } else {
+                (put / 2).clamp(2_500, 20_000)
+            };
+            if loose >= enough && running.as_ref().is_none_or(ScopedJoinHandle::is_finished) {
+                if let Some(ended) = running.take() {
+                    ended.join().map_err(|_| "an optimisation panicked")??;
+                }
+                running = Some(scope.spawn(|| shard.optimize()));
+                loose = 0;
+            }
         }
-    }
-    tidy(&shard)
-}
-
-fn tidy(shard: &EdgeShard) -> Result<()> {
+        if let Some(ended) = running {
+            ended.join().map_err(|_| "an optimisation panicked")??;
+        }
+        Ok::<_, Box<dyn std::error::Error>>(())
+    })?;
+    shard.flush();
     shard.optimize()?;
-    index(shard)?;
+    index(&shard)?;
     shard.flush();
     Ok(())
 }

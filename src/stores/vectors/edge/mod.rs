@@ -5,6 +5,7 @@
 //! - Its WAL is written, never replayed and never cut: only what was flushed counts. So `flush` is what makes
 //!   a batch durable, and [`prune_wal`] takes off what lies before the last flush.
 //! - `flush`, and with it `drop`, panic where the disk fails. Both are caught here.
+//! - It optimises when told to. See [`optimise`].
 //! - A segment that it begins anew may lack the payload index; it is asked for at each opening and after each
 //!   optimisation, which costs nothing where it is.
 
@@ -12,6 +13,7 @@ pub(super) mod beside;
 mod convert;
 mod examine;
 mod note;
+mod optimise;
 mod shard;
 #[cfg(test)]
 mod tests;
@@ -20,6 +22,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use qdrant_edge::{
@@ -34,9 +38,10 @@ use uuid::Uuid;
 use self::convert::{
     KEYS, among, edge_id, edge_point, keyword, only, pages, plain, point_of, sparse,
 };
+use self::optimise::Optimising;
 use self::shard::{
-    RESERVE, add_dense, config, damaged, dense_params, dense_there, folder_id, folder_size,
-    has_shard, is_the_systems, load, needs_space, one_line, opening, prune_wal, put_away, said,
+    RESERVE, add_dense, config, damaged, dense_params, dense_there, folder_id, has_shard,
+    is_the_systems, load, needs_space, one_line, opening, prune_wal, put_away, said,
 };
 use super::RRF_K;
 use super::engine::{Ask, Engine, Unfit};
@@ -56,10 +61,10 @@ const PAGE: usize = 1000;
 const READ: &str = "read";
 const SEARCH: &str = "search";
 
-/// After how many new points they are moved into a segment of their own, at the least and at the most; between, once they are
-/// half of all. While a segment is written to, each point costs as much as there are others with its words; each segment
-/// that stays costs 31 files, which each opening has to open. So a small wiki has small ones, and a large one not many.
-const OPTIMIZE_EVERY: (usize, usize) = (3_500, 20_000);
+/// After how many new points they begin to be moved into a segment of their own, at the least and at the most; between, once
+/// they are half of all. While a segment is written to, each point costs as much as there are others with its words; each
+/// segment that stays costs 31 files, which each opening has to open. So a small wiki has small ones, and a large one not many.
+const OPTIMIZE_EVERY: (usize, usize) = (2_500, 20_000);
 
 /// After how many written points the shard is closed, so that the next opening takes off the WAL and what is mapped of it.
 const CLOSE_EVERY: usize = 10_000;
@@ -81,7 +86,9 @@ pub(super) struct Edge {
 /// An open shard, and the turn that goes with it.
 struct Open {
     /// `None` only while it is being dropped.
-    shard: Option<EdgeShard>,
+    shard: Option<Arc<EdgeShard>>,
+    /// The optimisation that was begun beside the writes and was not waited for yet.
+    optimising: Option<Optimising>,
     /// The folder that was opened: another one in its place means that somebody moved ours away.
     folder: Option<u64>,
     /// The same, held open: else its number could be given to the one in its place.
@@ -92,6 +99,8 @@ struct Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
+        // Whoever needs it to have gone well has waited for it before.
+        let _ = self.end_optimising();
         if let Some(shard) = self.shard.take() {
             if !self.is_in_place() {
                 // Dropping flushes by name, which would mix it with what is there now. Its memory is the price.
@@ -134,27 +143,51 @@ impl Edge {
         }
     }
 
-    /// Runs one call into the open shard. After an error or a panic the shard is closed: what it holds in
-    /// memory is not to be trusted, the next call opens it from the disk.
+    /// Runs one call into the open shard, which nobody else uses at that time. After an error or a panic the shard is
+    /// closed: what it holds in memory is not to be trusted, the next call opens it from the disk.
     fn call<T>(
         &mut self,
         doing: &str,
         work: impl FnOnce(&EdgeShard) -> Result<T, OperationError>,
     ) -> Result<T, Failure> {
-        let Some(open) = &self.open else {
-            return Err(Failure::new(
+        self.settle()?;
+        self.call_beside(doing, work)
+    }
+
+    /// Runs one call into the open shard, also beside an optimisation.
+    fn call_beside<T>(
+        &mut self,
+        doing: &str,
+        work: impl FnOnce(&EdgeShard) -> Result<T, OperationError>,
+    ) -> Result<T, Failure> {
+        let open = self.opened(doing)?;
+        let result = catch_unwind(AssertUnwindSafe(|| work(open.shard())));
+        self.judge(doing, result)
+    }
+
+    /// Returns the open shard, for this.
+    fn opened(&mut self, doing: &str) -> Result<&mut Open, Failure> {
+        if self.open.as_ref().is_some_and(|open| !open.is_in_place()) {
+            self.open = None;
+            return Err(replaced(&self.dir));
+        }
+        self.open.as_mut().ok_or_else(|| {
+            Failure::new(
                 FailureKind::Down,
                 format!(
                     "cannot {doing}: the vectors in {} are not open",
                     self.dir.display()
                 ),
-            ));
-        };
-        if !open.is_in_place() {
-            self.open = None;
-            return Err(replaced(&self.dir));
-        }
-        let result = catch_unwind(AssertUnwindSafe(|| work(open.shard())));
+            )
+        })
+    }
+
+    /// Returns what a call into the shard did.
+    fn judge<T>(
+        &mut self,
+        doing: &str,
+        result: thread::Result<Result<T, OperationError>>,
+    ) -> Result<T, Failure> {
         let reason = match result {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(error)) => one_line(&error.to_string()),
@@ -211,6 +244,16 @@ impl Edge {
         filter: Option<&Filter>,
         each: &mut dyn FnMut(Point),
     ) -> Result<(), Failure> {
+        self.settle()?;
+        self.scroll_beside(filter, each)
+    }
+
+    /// The same, also beside an optimisation.
+    fn scroll_beside(
+        &mut self,
+        filter: Option<&Filter>,
+        each: &mut dyn FnMut(Point),
+    ) -> Result<(), Failure> {
         let mut offset = None;
         loop {
             let request = ScrollRequest {
@@ -221,7 +264,7 @@ impl Edge {
                 with_vector: self.vectors(),
                 order_by: None,
             };
-            let (records, next) = self.call(READ, |shard| shard.scroll(request))?;
+            let (records, next) = self.call_beside(READ, |shard| shard.scroll(request))?;
             records.into_iter().map(point_of).for_each(&mut *each);
             match next {
                 Some(_) => offset = next,
@@ -293,22 +336,6 @@ impl Edge {
             })
             .collect())
     }
-
-    /// Moves the points into segments with their index on disk, as far as that is worth it; returns whether
-    /// anything was done. Durable on return.
-    pub(super) fn optimize(&mut self) -> Result<bool, Failure> {
-        self.fresh = 0;
-        // At worst all is written once more.
-        if needs_space(&self.dir, RESERVE + folder_size(&self.dir)).is_err() {
-            return Ok(false);
-        }
-        let done = self.call("optimise", EdgeShard::optimize)?;
-        if done {
-            self.create_index()?;
-            self.flush()?;
-        }
-        Ok(done)
-    }
 }
 
 fn replaced(dir: &Path) -> Failure {
@@ -373,7 +400,8 @@ impl Engine for Edge {
             opening(&self.dir, |dir| EdgeShard::new(dir, config(dense)))?
         };
         self.open = Some(Open {
-            shard: Some(shard),
+            shard: Some(Arc::new(shard)),
+            optimising: None,
             folder: folder_id(&self.dir),
             _held: fs::File::open(self.dir.join("segments")).ok(),
             dir: self.dir.clone(),
@@ -414,7 +442,7 @@ impl Engine for Edge {
     fn retrieve(&mut self, ids: &[Uuid]) -> Result<Vec<Point>, Failure> {
         let ids: Vec<PointId> = ids.iter().copied().map(edge_id).collect();
         let vectors = self.vectors();
-        let records = self.call(READ, |shard| shard.retrieve(&ids, None, Some(vectors)))?;
+        let records = self.call_beside(READ, |shard| shard.retrieve(&ids, None, Some(vectors)))?;
         Ok(records.into_iter().map(point_of).collect())
     }
 
@@ -429,7 +457,7 @@ impl Engine for Edge {
         paths: &[&str],
         each: &mut dyn FnMut(Point),
     ) -> Result<(), Failure> {
-        self.scroll_filtered(Some(&pages(wiki, paths, None)), each)
+        self.scroll_beside(Some(&pages(wiki, paths, None)), each)
     }
 
     fn of_folders(
@@ -454,20 +482,18 @@ impl Engine for Edge {
     fn upsert(&mut self, points: Vec<Point>) -> Result<Vec<Unfit>, Failure> {
         let mut points = points.into_iter().peekable();
         while points.peek().is_some() {
-            needs_space(&self.dir, RESERVE)?;
+            self.needs_space()?;
             let batch: Vec<_> = points.by_ref().take(UPSERT).map(edge_point).collect();
             self.wrote(batch.len());
             self.put += batch.len();
             self.fresh += batch.len();
-            self.update(
-                "write",
-                UpdateOperation::PointOperation(PointOperations::UpsertPoints(
-                    PointInsertOperations::PointsList(batch.into_iter().map(Into::into).collect()),
-                )),
-            )?;
+            let operation = UpdateOperation::PointOperation(PointOperations::UpsertPoints(
+                PointInsertOperations::PointsList(batch.into_iter().map(Into::into).collect()),
+            ));
+            self.call_beside("write", |shard| shard.update(operation))?;
             let (least, most) = OPTIMIZE_EVERY;
             if self.fresh >= (self.put / 2).clamp(least, most) && !self.state.stop().is_wished() {
-                self.optimize()?;
+                self.optimize_beside()?;
             }
         }
         Ok(Vec::new())

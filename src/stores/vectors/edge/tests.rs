@@ -1,6 +1,7 @@
 //! A shard of one's own, moved away, panicking, and of an earlier form.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use qdrant_edge::{PayloadSchemaType, PointStruct, Vector, Vectors};
 use serde_json::Value;
@@ -80,7 +81,7 @@ fn page(path: &str, text: &str) -> Page {
 fn put(store: &mut VectorStore, page: Page) {
     let change = [Change::Put(Arc::new(page))];
     let outcomes = store.apply(&change, 1).expect("applied");
-    outcomes.into_iter().for_each(|one| drop(one.expect("put")));
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
 }
 
 /// Makes the shard, and the note, as they were before there were keys.
@@ -205,4 +206,154 @@ fn a_path_a_folder_and_a_tag_of_one_spelling_are_three_keys() {
     assert_eq!(found(only(None, &["y", "z"], &[])), ["x", "x/a.md"]);
     assert_eq!(found(only(None, &["y", "z"], &["x", "y/x"])), ["x"]);
     assert!(found(only(Some("y/"), &["y", "z"], &[])).is_empty());
+}
+
+/// A shard of so many pages of five sections, flushed, and the pages: large enough to be optimised.
+fn large(state: &StateDir) -> (Edge, Vec<Page>) {
+    let words = (0..150).fold(String::new(), |text, n| text + &format!("w{n} "));
+    let section = |page: u32, n: u32| format!("# Part {n}\n\nold page{page} {words}\n\n");
+    let text = |n| (0..5).map(|part| section(n, part)).collect::<String>();
+    let pages: Vec<_> = (0..300)
+        .map(|n| page(&format!("w/{n}.md"), &text(n)))
+        .collect();
+    let mut edge = Edge::new(state, Duration::from_secs(5), Shape::default());
+    assert!(edge.ready(true).expect("ready"));
+    edge.upsert(points_of(state, &pages)).expect("written");
+    edge.flush().expect("flushed");
+    (edge, pages)
+}
+
+fn points_of(state: &StateDir, pages: &[Page]) -> Vec<Point> {
+    let store = VectorStore::open(VectorSettings::embedded("wiki-1", "demo"), state, None);
+    let store = store.expect("a store");
+    pages
+        .iter()
+        .flat_map(|page| store.points_of(page))
+        .collect()
+}
+
+fn texts_of(edge: &mut Edge, path: &str) -> Vec<String> {
+    let mut texts = Vec::new();
+    edge.of_pages("wiki-1", &[path], &mut |point| {
+        texts.push(point.text("text").trim().to_owned());
+    })
+    .expect("read");
+    texts.sort();
+    texts
+}
+
+#[test]
+fn what_is_written_beside_an_optimisation_is_held_and_what_it_replaces_is_gone() {
+    let root = tempfile::TempDir::new().expect("a folder");
+    let state = StateDir::of(root.path());
+    let (mut edge, mut pages) = large(&state);
+    edge.optimize_beside().expect("begun");
+    // From the moment on at which new points go into a segment of their own.
+    let end = Instant::now() + Duration::from_mins(1);
+    while edge
+        .open
+        .as_ref()
+        .expect("open")
+        .shard()
+        .info()
+        .segments_count
+        < 2
+    {
+        assert!(Instant::now() < end, "it does not begin");
+        thread::yield_now();
+    }
+    // Of another text, shorter, new, and removed.
+    pages[0] = page("w/0.md", &"# Part\n\nnew\n\n".repeat(5));
+    pages[1] = page("w/1.md", "new");
+    pages.push(page("w/new.md", "new"));
+    let now: Vec<_> = [0, 1, 300]
+        .map(|at| points_of(&state, &pages[at..=at]))
+        .into();
+    edge.upsert(now.concat()).expect("written beside");
+    assert_eq!(texts_of(&mut edge, "w/0.md"), ["new"; 5]);
+    assert_eq!(
+        texts_of(&mut edge, "w/1.md").len(),
+        5,
+        "four of them are old"
+    );
+    let keep: Vec<_> = now[1].iter().map(|point| point.id).collect();
+    edge.delete_except("wiki-1", &["w/1.md", "w/2.md"], &keep)
+        .expect("deleted");
+    pages.remove(2);
+    edge.flush().expect("flushed");
+    let segments = || fs::read_dir(state.vectors().join("segments")).expect("a folder");
+    assert!(segments().count() >= 2, "it was optimised");
+    for _ in 0..2 {
+        assert_eq!(texts_of(&mut edge, "w/0.md"), ["new"; 5]);
+        assert_eq!(texts_of(&mut edge, "w/1.md"), ["new"]);
+        assert!(texts_of(&mut edge, "w/2.md").is_empty());
+        assert_eq!(texts_of(&mut edge, "w/3.md").len(), 5);
+        let mut held: Vec<_> = Vec::new();
+        edge.scroll("wiki-1", &mut |point| held.push(point.hash()))
+            .expect("read");
+        let mut expected: Vec<_> = points_of(&state, &pages).iter().map(Point::hash).collect();
+        held.sort_unstable();
+        expected.sort_unstable();
+        assert!(held == expected, "{} {}", held.len(), expected.len());
+        drop(edge);
+        edge = Edge::new(&state, Duration::from_secs(5), Shape::default());
+        assert!(edge.ready(false).expect("there"));
+    }
+}
+
+#[test]
+fn an_optimisation_that_fails_beside_the_writes_is_told_before_anything_is_promised() {
+    let root = tempfile::TempDir::new().expect("a folder");
+    let state = StateDir::of(root.path());
+    let (mut edge, pages) = large(&state);
+    let _armed = armed(|| panic!("no space left"));
+    edge.optimize_beside().expect("begun");
+    let new = points_of(&state, &[page("w/new.md", "new")]);
+    edge.upsert(new).expect("written beside");
+    let failure = edge.flush().expect_err("not promised");
+    assert_eq!(failure.kind, FailureKind::Down);
+    assert!(
+        failure.reason.contains("cannot optimise") && failure.reason.contains("no space left"),
+        "{failure}"
+    );
+    assert!(edge.open.is_none(), "and it is closed");
+    assert!(edge.ready(false).expect("there"));
+    let last = pages.last().expect("a page").path.as_str();
+    assert_eq!(texts_of(&mut edge, last).len(), 5);
+}
+
+#[test]
+fn an_optimisation_ends_with_the_shard_and_leaves_nothing_in_the_place_of_a_removed_one() {
+    let root = tempfile::TempDir::new().expect("a folder");
+    let state = StateDir::of(root.path());
+    let (mut edge, _) = large(&state);
+    let (vectors, ended) = (state.vectors(), Arc::new(AtomicBool::new(false)));
+    let ends = Arc::clone(&ended);
+    let _armed = armed(move || {
+        while vectors.exists() {
+            thread::yield_now();
+        }
+        ends.store(true, Ordering::SeqCst);
+    });
+    edge.optimize_beside().expect("begun");
+    fs::remove_dir_all(state.path()).expect("removed");
+    let failure = edge.flush().expect_err("not its folder");
+    assert_eq!(failure.kind, FailureKind::Down);
+    assert!(edge.open.is_none() && ended.load(Ordering::SeqCst));
+    assert!(
+        !edge.ready(false).expect("asked"),
+        "what it made in its place is no shard"
+    );
+}
+
+/// Does something where an optimisation begins, until it is dropped.
+fn armed(what: impl Fn() + Send + Sync + 'static) -> impl Drop {
+    struct Armed;
+    impl Drop for Armed {
+        fn drop(&mut self) {
+            fail::remove("vectors.optimise");
+        }
+    }
+    fail::cfg_callback("vectors.optimise", what).expect("armed");
+    Armed
 }

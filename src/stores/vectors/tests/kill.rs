@@ -44,7 +44,12 @@ fn child_that_writes_until_it_is_killed() {
                 Shape::default(),
             );
             assert!(edge.ready(false).expect("ready"));
-            edge.optimize().expect("optimised");
+            if epoch % 4 == 0 {
+                edge.optimize().expect("optimised");
+            } else {
+                // Goes on while the next pages are written.
+                edge.optimize_beside().expect("begun");
+            }
             store = VectorStore::over(Box::new(edge), settings("wiki-1"), None);
         }
     }
