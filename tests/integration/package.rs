@@ -256,11 +256,86 @@ fn completions_are_there_for_the_shells_of_the_readme() {
             assert!(script.contains(word), "{shell}: {word}");
         }
     }
-    // What is there can read it.
+}
+
+#[test]
+fn bash_completes_behind_every_command() {
+    let wiki = Wiki::bare_folder();
     let script = wiki.root().join("completions.bash");
     fs::write(&script, wiki.ws(&["completions", "bash"]).code(0).out).unwrap();
-    if let Ok(read) = Command::new("bash").arg("-n").arg(&script).output() {
-        assert!(read.status.success(), "{read:?}");
+    // What bash would offer for this line, whose last word is the one that is typed.
+    let offered = |line: &[&str]| -> Option<BTreeSet<String>> {
+        let asked = r#". "$0"; COMP_WORDS=(wiki-sync "$@"); COMP_CWORD=$#
+            _wiki__sync wiki-sync "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+            [ ${#COMPREPLY[@]} = 0 ] || printf '%s\n' "${COMPREPLY[@]}""#;
+        let mut bash = Command::new("bash");
+        let bash = bash.args(["--norc", "-c", asked]).arg(&script).args(line);
+        let Ok(told) = bash.current_dir(wiki.root()).output() else {
+            eprintln!("NOT SHOWN: there is no bash here");
+            return None;
+        };
+        let (out, err) = (told.stdout, String::from_utf8(told.stderr).unwrap());
+        assert!(told.status.success() && err.is_empty(), "{line:?}: {err}");
+        let lines = String::from_utf8(out).unwrap();
+        Some(lines.lines().map(str::to_owned).collect())
+    };
+    let words = |line: &[&str]| {
+        let offered = offered(line)?;
+        let words = offered.into_iter().filter(|word| !word.starts_with('-'));
+        Some(words.filter(|word| word != "help").collect::<Vec<_>>())
+    };
+    // Every command's own, as its help has them.
+    let mut all = commands(&wiki, &[]);
+    all.sort();
+    assert!(
+        words(&[""]).is_none_or(|told| told == all),
+        "{:?}",
+        words(&[""])
+    );
+    for of in &all {
+        let mut below = commands(&wiki, &[of]);
+        below.sort();
+        if !below.is_empty() && !["rebuild"].contains(&of.as_str()) {
+            assert!(words(&[of, ""]).is_none_or(|told| told == below), "{of}");
+        }
+        let options = offered(&[of, "--js"]);
+        assert!(options.is_none_or(|told| told.contains("--json")), "{of}");
+        for command in &below {
+            let options = offered(&[of, command, "--js"]);
+            assert!(
+                options.is_none_or(|told| told.contains("--json")),
+                "{of} {command}"
+            );
+        }
+    }
+    for (line, wanted) in [
+        (&["dlq", "r"][..], &["retry"][..]),
+        (&["search", "--t"], &["--tag"]),
+        (&["verify", "--store", ""], &["git", "graph", "vectors"]),
+        (
+            &["graph", "export", "--format", ""],
+            &["dot", "graphml", "json"],
+        ),
+        (&["rebuild", "v"], &["vectors"]),
+        (&["hook"], &["hooks"]),
+    ] {
+        if let Some(told) = offered(line) {
+            assert_eq!(told.into_iter().collect::<Vec<_>>(), wanted, "{line:?}");
+        }
+    }
+}
+
+#[test]
+fn completions_offer_nothing_that_is_hidden() {
+    let wiki = Wiki::bare_folder();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = wiki.ws(&["completions", shell]).code(0).out;
+        assert!(script.contains("hooks"), "{shell}");
+        let is_hook = |word: &str| word == "hook";
+        let mut words = script.split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_');
+        // In a text it may stand, as in "the hook's name".
+        assert!(!script.contains("called by the installed hooks"), "{shell}");
+        assert!(shell == "fish" || !words.any(is_hook), "{shell}");
     }
 }
 

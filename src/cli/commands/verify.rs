@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
 use super::drain::renewed;
 use crate::cli::Context;
 use crate::cli::error::CommandError;
@@ -21,8 +23,8 @@ pub(crate) struct VerifyArgs {
     /// Believe the receipts and HEAD, and do not read what graph and vectors hold
     #[arg(long)]
     fast: bool,
-    /// Only this store: graph, vectors or git. May be given several times
-    #[arg(long, value_name = "STORE", value_parser = clap::value_parser!(StoreName))]
+    /// Only this store. May be given several times
+    #[arg(long, value_name = "STORE", value_parser = store())]
     store: Vec<StoreName>,
     /// Only these pages, and what is in these folders
     #[arg(long, value_name = "PATH", num_args = 1..)]
@@ -30,6 +32,12 @@ pub(crate) struct VerifyArgs {
     /// Enqueue exactly the pages that differ; the next drain heals them
     #[arg(long)]
     repair: bool,
+}
+
+/// Reads a store's name; the names are known to the help and to completions.
+fn store() -> impl TypedValueParser<Value = StoreName> {
+    PossibleValuesParser::new(StoreName::ALL.map(StoreName::as_str))
+        .try_map(|name| name.parse::<StoreName>())
 }
 
 impl VerifyArgs {
