@@ -18,6 +18,8 @@ pub(crate) struct CommandError {
     pub(crate) causes: Vec<String>,
     /// What to type or change next.
     pub(crate) hints: Vec<String>,
+    /// What was set and is no setting, told before all else: it may be why.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl CommandError {
@@ -28,6 +30,7 @@ impl CommandError {
             error: error.into(),
             causes: Vec::new(),
             hints: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 
@@ -54,15 +57,24 @@ impl CommandError {
         self
     }
 
+    /// Returns the error with what was warned about before it happened.
+    #[must_use]
+    pub(crate) fn warned(mut self, warnings: &[String]) -> Self {
+        self.warnings = warnings.to_vec();
+        self
+    }
+
     /// Returns the error as the lines to print, each with its label.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let error = [("error", self.error.as_str())].into_iter();
+        let warnings = self.warnings.iter();
+        let warnings = warnings.map(|warning| ("warning", warning.as_str()));
+        let error = [("error", self.error.as_str())];
         let causes = self
             .causes
             .iter()
             .map(|cause| ("caused by", cause.as_str()));
         let hints = self.hints.iter().map(|hint| ("hint", hint.as_str()));
-        error.chain(causes).chain(hints)
+        warnings.chain(error).chain(causes).chain(hints)
     }
 }
 
@@ -100,7 +112,8 @@ impl From<ConfigError> for CommandError {
             Origin::File { .. } | Origin::Variable(_) | Origin::Default => Exit::Refused,
         };
         let listing = "`wiki-sync config` lists every setting; the README explains them";
-        Self::new(error.to_string()).exit(exit).hint(listing)
+        let told = Self::new(error.to_string()).exit(exit).hint(listing);
+        told.warned(&error.warnings)
     }
 }
 

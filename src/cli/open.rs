@@ -49,6 +49,11 @@ impl Workspace {
     /// When there is none, or none that we will touch; when a setting cannot be used.
     pub(crate) fn find(start: &Path, flags: &[String]) -> Result<Self, CommandError> {
         let (root, config) = settings(start, flags)?;
+        let warnings = config.warnings.clone();
+        Self::found(root, config, start).map_err(|error| error.warned(&warnings))
+    }
+
+    fn found(root: Option<Root>, config: Config, start: &Path) -> Result<Self, CommandError> {
         log::set(config.log);
         let root = root.ok_or_else(|| no_wiki(start, &config))?;
         let found = Self::at(root, config, start.into())?;
@@ -365,7 +370,8 @@ pub(crate) fn settings_as_far_as_they_go(
         environment: environment()?,
         flags,
     })?;
-    let root = root::find(start, &config.wiki.pages)?;
+    let root = root::find(start, &config.wiki.pages);
+    let root = root.map_err(|error| error.warned(&broken.warnings))?;
     Ok((root, config, Some(broken)))
 }
 
@@ -383,9 +389,10 @@ pub(crate) fn settings(
         flags,
     };
     let early = Config::from_layers(&layers)?;
-    let root = root::find(start, &early.wiki.pages)?;
+    let warned = |error: CommandError| error.warned(&early.warnings);
+    let root = root::find(start, &early.wiki.pages).map_err(warned)?;
     let text = match &root {
-        Some(root) => read_file(&root.path.join(FILE_NAME))?,
+        Some(root) => read_file(&root.path.join(FILE_NAME)).map_err(warned)?,
         None => None,
     };
     layers.file = text.as_deref();

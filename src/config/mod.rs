@@ -234,6 +234,18 @@ pub struct ConfigError {
     pub origin: Origin,
     /// The setting and what is wrong with it.
     pub reason: String,
+    /// What else was set and is no setting, as in [`Config::warnings`].
+    pub warnings: Vec<String>,
+}
+
+impl ConfigError {
+    fn new(origin: Origin, reason: String) -> Self {
+        Self {
+            origin,
+            reason,
+            warnings: Vec::new(),
+        }
+    }
 }
 
 /// What the layers above the defaults hold.
@@ -255,12 +267,17 @@ impl Config {
     /// warning, except in a flag.
     pub fn from_layers(layers: &Layers<'_>) -> Result<Self, ConfigError> {
         let mut config = Self::default();
-        if let Some(text) = layers.file {
-            config.lay_file(text)?;
+        // All of them, whatever is wrong with one: a name that is none may be why.
+        let file = layers.file.map_or(Ok(()), |text| config.lay_file(text));
+        let environment = config.lay_environment(&layers.environment);
+        let flags = config.lay_flags(layers.flags);
+        match file.and(environment).and(flags) {
+            Ok(()) => Ok(config),
+            Err(error) => Err(ConfigError {
+                warnings: config.warnings,
+                ..error
+            }),
         }
-        config.lay_environment(&layers.environment)?;
-        config.lay_flags(layers.flags)?;
-        Ok(config)
     }
 
     /// Returns where the value of a setting comes from.
@@ -276,11 +293,11 @@ impl Config {
             let before = &text.as_bytes()[..at.min(text.len())];
             before.split(|&byte| byte == b'\n').count()
         };
-        let table = DeTable::parse(text).map_err(|e| ConfigError {
-            origin: Origin::File {
+        let table = DeTable::parse(text).map_err(|e| {
+            let origin = Origin::File {
                 line: line(e.span().map_or(0, |span| span.start)),
-            },
-            reason: format!("not TOML: {}", e.message()),
+            };
+            ConfigError::new(origin, format!("not TOML: {}", e.message()))
         })?;
         self.lay_table("", table.get_ref(), &line)
     }
@@ -292,6 +309,7 @@ impl Config {
         table: &DeTable<'_>,
         line: &dyn Fn(usize) -> usize,
     ) -> Result<(), ConfigError> {
+        let mut laid = Ok(());
         for (name, value) in table {
             let origin = Origin::File {
                 line: line(name.span().start),
@@ -300,21 +318,27 @@ impl Config {
                 "" => name.get_ref().to_string(),
                 section => format!("{section}.{}", name.get_ref()),
             };
-            match (find(&full), value.get_ref().as_table()) {
-                (Some(key), _) => self.set(key, origin, &Given::Toml(value.get_ref()))?,
-                (None, Some(inner)) if is_section(&full) => self.lay_table(&full, inner, line)?,
+            let one = match (find(&full), value.get_ref().as_table()) {
+                (Some(key), _) => self.set(key, origin, &Given::Toml(value.get_ref())),
+                (None, Some(inner)) if is_section(&full) => self.lay_table(&full, inner, line),
                 (None, Some(_)) => {
                     let sections = KEYS.iter().map(|key| key.section.to_owned());
                     let near = nearest(&full, sections).map(|near| format!("[{near}]"));
                     self.warn_unknown(&origin, &format!("[{full}]"), near);
+                    Ok(())
                 }
-                (None, None) => self.warn_unknown(&origin, &full, nearest_key(&full)),
-            }
+                (None, None) => {
+                    self.warn_unknown(&origin, &full, nearest_key(&full));
+                    Ok(())
+                }
+            };
+            laid = laid.and(one);
         }
-        Ok(())
+        laid
     }
 
     fn lay_environment(&mut self, variables: &[(String, String)]) -> Result<(), ConfigError> {
+        let mut laid = Ok(());
         for (name, value) in variables {
             let mut others = embed::VARIABLES.iter().chain(&alert::VARIABLES);
             if !name.starts_with(PREFIX)
@@ -326,7 +350,7 @@ impl Config {
             }
             let origin = Origin::Variable(name.clone());
             if let Some(key) = KEYS.iter().find(|key| key.variable() == *name) {
-                self.set(key, origin, &Given::Text(value))?;
+                laid = laid.and(self.set(key, origin, &Given::Text(value)));
                 continue;
             }
             // Without what all of them begin with, which would make any two alike.
@@ -336,15 +360,12 @@ impl Config {
             let what = format!("environment variable {name}");
             self.warnings.push(no_setting(&what, near));
         }
-        Ok(())
+        laid
     }
 
     fn lay_flags(&mut self, flags: &[String]) -> Result<(), ConfigError> {
         for flag in flags {
-            let wrong = |reason| ConfigError {
-                origin: Origin::Flag,
-                reason,
-            };
+            let wrong = |reason| ConfigError::new(Origin::Flag, reason);
             let Some((name, value)) = flag.split_once('=') else {
                 return Err(wrong(format!("{flag:?} is not section.key=value")));
             };
@@ -361,10 +382,8 @@ impl Config {
             Given::Text(text) => key.slot.set_text(self, text),
         };
         if let Err(reason) = set.and_then(|()| key.check.map_or(Ok(()), |check| check(self))) {
-            return Err(ConfigError {
-                reason: format!("{}: {reason}", key.full_name()),
-                origin,
-            });
+            let reason = format!("{}: {reason}", key.full_name());
+            return Err(ConfigError::new(origin, reason));
         }
         self.origins.insert(key.full_name(), origin);
         Ok(())
@@ -498,7 +517,7 @@ mod tests {
                         prop_assert!(warning.starts_with("wiki-sync.toml:"), "{warning}");
                     }
                 }
-                Err(ConfigError { origin: Origin::File { line }, reason }) => {
+                Err(ConfigError { origin: Origin::File { line }, reason, .. }) => {
                     let lines = file.matches('\n').count() + 1;
                     prop_assert!((1..=lines).contains(&line), "line {line} of {lines}: {reason}");
                     prop_assert!(!reason.is_empty());

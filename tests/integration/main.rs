@@ -53,6 +53,8 @@ mod mcp;
 #[cfg(feature = "edge")]
 mod meaning;
 #[cfg(feature = "edge")]
+mod messages;
+#[cfg(feature = "edge")]
 mod moves;
 #[cfg(feature = "edge")]
 mod mv;

@@ -33,10 +33,16 @@ struct Diagnosis<'a> {
 
 pub(super) fn run(_args: &DoctorArgs, cx: &mut Context) -> Result<Exit, CommandError> {
     let (root, config, broken) = open::settings_as_far_as_they_go(&cx.start, &cx.flags)?;
-    let root = root.ok_or_else(|| open::no_wiki(&cx.start, &config))?;
-    let ws = Workspace::at(root, config, cx.start.clone())?;
-    let mut found = settings(&ws, broken.as_ref());
-    found.extend(examine(checks(&ws)?, WITHIN));
+    let unknown = match &broken {
+        Some(broken) => broken.warnings.clone(),
+        None => config.warnings.clone(),
+    };
+    let warned = |error: CommandError| error.warned(&unknown);
+    let root = root.ok_or_else(|| warned(open::no_wiki(&cx.start, &config)))?;
+    let ws = Workspace::at(root, config, cx.start.clone()).map_err(warned)?;
+    let mut found = settings(&ws, &unknown, broken.as_ref());
+    let checks = checks(&ws).map_err(|failure| warned(failure.into()))?;
+    found.extend(examine(checks, WITHIN));
     if cx.out.is_json() {
         cx.out.json(&Diagnosis {
             ok: Exit::of_doctor(&found) == Exit::Ok,
@@ -55,11 +61,9 @@ fn number(found: &[Finding], level: Level) -> u64 {
 }
 
 /// What is wrong with the settings: those that are none, or a file that cannot be used at all.
-fn settings(ws: &Workspace, broken: Option<&CommandError>) -> Vec<Finding> {
+fn settings(ws: &Workspace, unknown: &[String], broken: Option<&CommandError>) -> Vec<Finding> {
     const NAME: &str = "settings";
-    let mut found: Vec<_> = ws
-        .config
-        .warnings
+    let mut found: Vec<_> = unknown
         .iter()
         .map(|warning| {
             let hint = "take it out, or correct its name: `wiki-sync config` lists every setting";

@@ -53,6 +53,7 @@ pub(super) fn run(command: &HooksCommand, cx: &mut Context) -> Result<Exit, Comm
         // Also where the pages are gone.
         HooksCommand::Uninstall(_) | HooksCommand::Status => {
             let (root, config) = open::settings(&cx.start, &cx.flags)?;
+            cx.warn(&config.warnings);
             let path = cx.start.clone();
             let root = root.unwrap_or(Root { path, git: false });
             Workspace::at(root, config, cx.start.clone())?

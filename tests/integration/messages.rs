@@ -1,0 +1,67 @@
+//! What somebody is told who does not know the tool yet: each message says what is wrong and the way out, and is true.
+
+use std::fs;
+
+use wiki_sync::testing::RedisServer;
+
+use crate::doctor::{said, says};
+use crate::redis::on_redis;
+use crate::wiki::Wiki;
+
+#[test]
+fn a_setting_that_is_none_is_told_before_whatever_fails() {
+    let page = "warning: wiki-sync.toml:2: wiki.page is no setting; did you mean wiki.pages?\n";
+    let section = "warning: wiki-sync.toml:1: [wikki] is no setting; did you mean [wiki]?\n";
+    let variable = "warning: environment variable WIKI_SYNC_WIKI_PAGE is no setting; did you mean WIKI_SYNC_WIKI_PAGES?\n";
+    for (file, env, warning) in [
+        ("[wiki]\npage = \"docs\"\n", None, page),
+        ("[wikki]\npages = \"docs\"\n", None, section),
+        ("", Some("docs"), variable),
+    ] {
+        let mut wiki = Wiki::with(&[("docs/a.md", "# A\n"), ("wiki-sync.toml", file)]);
+        fs::remove_dir(wiki.root().join("wiki-output")).unwrap();
+        if let Some(value) = env {
+            wiki.env.insert("WIKI_SYNC_WIKI_PAGE".into(), value.into());
+        }
+        for args in [
+            &["status"][..],
+            &["drain"],
+            &["search", "a"],
+            &["verify"],
+            &["dlq", "list"],
+            &["graph", "hubs"],
+            &["hooks", "install"],
+            &["put", "a.md"],
+            &["watch"],
+        ] {
+            let told = wiki.ws(args).code(1).err;
+            assert!(told.starts_with(warning), "{args:?}: {told}");
+            assert!(
+                told.contains("\nerror: no folder \"wiki-output\""),
+                "{told}"
+            );
+            assert_eq!(told.matches("warning: ").count(), 1, "{args:?}: {told}");
+        }
+        let told = wiki.ws(&["hooks", "status"]).code(0).err;
+        assert_eq!(told, warning);
+    }
+    // Also where the settings themselves cannot be used, in whichever layer.
+    let mut wiki = Wiki::small();
+    wiki.write("wiki-sync.toml", "[wiki]\npage = 1\n[git]\ncommit = 7\n");
+    wiki.env.insert("WIKI_SYNC_WIKI_PAGE".into(), "x".into());
+    let told = wiki.ws(&["status"]).code(4).err;
+    for warning in [page, variable] {
+        assert!(told.contains(warning), "{told}");
+    }
+    assert!(
+        told.contains("error: wiki-sync.toml:4: git.commit"),
+        "{told}"
+    );
+    let doctor = wiki.json(3, &["doctor"]);
+    for what in [
+        "wiki.page is no setting",
+        "WIKI_SYNC_WIKI_PAGE is no setting",
+    ] {
+        says(&doctor, "settings", "warning", what, "correct its name");
+    }
+}
