@@ -7,7 +7,9 @@ use super::{Commits, Config, LogLevel};
 use crate::embed::{LARGEST_BATCH, LARGEST_DIMENSION, MOST_CONCURRENT, check_most, check_url};
 use crate::engine::alert::{check_base_url, check_webhook_url};
 use crate::engine::watch::Choice;
+use crate::outbox;
 use crate::stores::git::{check_author, check_message};
+use crate::stores::vectors;
 use crate::wiki::pages_folder;
 
 /// The largest weight of a rank.
@@ -100,7 +102,7 @@ pub const KEYS: &[Key] = &[
         name: "url",
         doc: "Where jobs wait. `sqlite:` is the database in `.wiki-sync/`; `redis://user:password@host:6379/0`, `rediss://…` and `unix:///path/to/socket` are a Redis server, 7 or later.",
         slot: Slot::Text(|c| &mut c.outbox.url),
-        check: None,
+        check: Some(|c| outbox::check_url(&c.outbox.url)),
     },
     Key {
         section: "outbox",
@@ -128,7 +130,7 @@ pub const KEYS: &[Key] = &[
         name: "url",
         doc: "Where sections are indexed. `edge:` is Qdrant Edge, in this process, in `.wiki-sync/vectors/`; `http://host:6334` or `https://…` is the gRPC port of a Qdrant server.",
         slot: Slot::Text(|c| &mut c.vectors.url),
-        check: None,
+        check: Some(|c| vectors::check_url(&c.vectors.url)),
     },
     Key {
         section: "vectors",

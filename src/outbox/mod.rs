@@ -21,7 +21,7 @@ pub use worker::Worker;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::model::{Failure, FailureKind, Job, PagePath, StoreName, StoreSet, Timestamp};
+use crate::model::{Failure, FailureKind, Finding, Job, PagePath, StoreName, StoreSet, Timestamp};
 use crate::state::open_outbox_db;
 
 /// The URL of the embedded outbox.
@@ -42,19 +42,44 @@ pub fn open(
         Some(("sqlite", "")) => Ok(Box::new(
             SqliteOutbox::open(open_outbox_db(database)?).with_longest_wait(longest_wait),
         )),
-        Some(("redis" | "rediss" | "redis+unix" | "unix" | "valkey" | "valkeys", _)) => {
-            Ok(Box::new(RedisOutbox::open(redis()?)?))
-        }
-        // The URL may hold a password, so it is not shown.
+        Some((scheme, _)) if REDIS.contains(&scheme) => Ok(Box::new(RedisOutbox::open(redis()?)?)),
         Some(_) | None => Err(Failure::new(
             FailureKind::Refused,
-            "outbox.url names no outbox that there is",
-        )
-        .hint(
-            "set it to \"sqlite:\", \"redis://host:6379/0\", \"rediss://host:6379/0\" or \"unix:///path/to/socket\"",
+            format!("outbox.url: {NO_OUTBOX}"),
         )),
     }
 }
+
+/// What is wrong with a URL that none of ours has. It may hold a password, so it is not shown.
+const NO_OUTBOX: &str = "names no outbox that there is: it is \"sqlite:\", \"redis://host:6379/0\", \"rediss://host:6379/0\" or \"unix:///path/to/socket\"";
+
+/// Says what is wrong with an outbox's URL, which is not shown: it may hold a password.
+///
+/// # Errors
+/// When it names none, or cannot be read.
+pub fn check_url(url: &str) -> Result<(), String> {
+    match url.split_once(':') {
+        Some(("sqlite", "")) => Ok(()),
+        Some((scheme, _)) if REDIS.contains(&scheme) => redis::check_url(url),
+        Some(_) | None => Err(NO_OUTBOX.into()),
+    }
+}
+
+/// Tells of so many dead letters; of none there is nothing to tell.
+#[must_use]
+pub fn dead_letters(number: u64) -> Option<Finding> {
+    let rest = match number {
+        0 => return None,
+        1 => "1 rests".to_owned(),
+        many => format!("{many} rest"),
+    };
+    let what = format!("{rest}: no store is given such a page before it is changed");
+    let hint = "`wiki-sync dlq list` shows what is wrong; `wiki-sync dlq retry` and `dlq drop` are the ways out";
+    Some(Finding::fault("dead letters", what, hint))
+}
+
+/// What a Redis server's URL begins with.
+const REDIS: [&str; 6] = ["redis", "rediss", "redis+unix", "unix", "valkey", "valkeys"];
 
 /// The longest wait there is, for a retry, a probe or a lease: one hour. A longer one is cut to it.
 ///

@@ -35,7 +35,10 @@ const MAY: &[(&str, &[&str])] = &[
         ],
     ),
     // Settings are made of each part's own.
-    ("config", &["model", "wiki", "embed", "engine", "stores"]),
+    (
+        "config",
+        &["model", "wiki", "embed", "engine", "outbox", "stores"],
+    ),
 ];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -65,3 +65,38 @@ fn a_setting_that_is_none_is_told_before_whatever_fails() {
         says(&doctor, "settings", "warning", what, "correct its name");
     }
 }
+
+#[test]
+fn a_url_that_names_nothing_is_told_with_its_place_and_without_its_password() {
+    for (key, url) in [
+        ("vectors.url", "foo"),
+        ("vectors.url", "http://"),
+        ("vectors.url", "http://u:s3cret@:x"),
+        ("outbox.url", "foo:s3cret"),
+        ("outbox.url", "sqlite:x"),
+        ("outbox.url", "redis://u:s3cret@h:port"),
+    ] {
+        let mut wiki = Wiki::small();
+        let flag = wiki.ws(&["status", "--set", &format!("{key}={url}")]);
+        let flag = flag.code(2).err;
+        let place = format!("error: --set: {key}: ");
+        assert!(flag.starts_with(&place), "{flag}");
+        let (section, name) = key.split_once('.').unwrap();
+        wiki.write(
+            "wiki-sync.toml",
+            format!("[{section}]\n{name} = \"{url}\"\n"),
+        );
+        let file = wiki.ws(&["drain"]).code(4).err;
+        let place = format!("error: wiki-sync.toml:2: {key}: ");
+        assert!(file.starts_with(&place), "{file}");
+        wiki.remove("wiki-sync.toml");
+        let name = format!("WIKI_SYNC_{section}_{name}").to_uppercase();
+        wiki.env.insert(name.clone(), url.into());
+        let variable = wiki.ws(&["search", "a"]).code(4).err;
+        let place = format!("error: {name}: {key}: ");
+        assert!(variable.starts_with(&place), "{variable}");
+        for told in [flag, file, variable] {
+            assert!(!told.contains("s3cret"), "{told}");
+        }
+    }
+}

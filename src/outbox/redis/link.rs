@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use redis::{
-    ConnectionAddr, FromRedisValue, IntoConnectionInfo as _, Pipeline, RedisConnectionInfo,
-    RedisError, RedisResult, Value,
+    ConnectionAddr, ConnectionInfo, FromRedisValue, IntoConnectionInfo as _, Pipeline,
+    RedisConnectionInfo, RedisError, RedisResult, Value,
 };
 use tracing::debug;
 use uuid::Uuid;
@@ -53,6 +53,24 @@ impl std::fmt::Debug for Link {
     }
 }
 
+/// Reads a server's URL. What is wrong with it is told without its parts, one of which may be a password.
+fn address(url: &str) -> Result<ConnectionInfo, String> {
+    url.into_connection_info().map_err(|e| {
+        format!(
+            "cannot be read: {}; it looks like redis://user:password@host:6379/0 or unix:///path/to/socket?db=0, with special characters in a password written as %XX",
+            e.category()
+        )
+    })
+}
+
+/// Says what is wrong with a server's URL.
+///
+/// # Errors
+/// When it cannot be read.
+pub(in crate::outbox) fn check_url(url: &str) -> Result<(), String> {
+    address(url).map(drop)
+}
+
 impl Link {
     /// Takes the settings; the server is not asked yet.
     ///
@@ -63,19 +81,8 @@ impl Link {
             // Fails when there is one already, which is as good.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        // The library's error may hold the URL's parts, and so the password.
-        let unreadable = |e: RedisError| {
-            Failure::new(
-                FailureKind::Refused,
-                format!("outbox.url cannot be read: {}", e.category()),
-            )
-            .hint("it looks like redis://user:password@host:6379/0 or unix:///path/to/socket?db=0; special characters in a password are written as %XX")
-        };
-        let told = settings
-            .url
-            .as_str()
-            .into_connection_info()
-            .map_err(unreadable)?;
+        let told = address(&settings.url)
+            .map_err(|why| Failure::new(FailureKind::Refused, format!("outbox.url: {why}")))?;
         // Not the process's: each outbox counts its own changes.
         let sender = Uuid::new_v4().simple().to_string();
         Ok(Self {

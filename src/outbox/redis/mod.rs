@@ -33,6 +33,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 pub use examine::examine;
+pub(super) use link::check_url;
 pub use owner::Owner;
 pub use settings::{Clock, RedisSettings};
 

@@ -52,6 +52,8 @@ use self::meaning::Meaning;
 use self::point::{Digests, Meta, Owner, Point, SCHEMA, points_of};
 use self::unusable::Unusable;
 use super::{Applied, Brought, Deriver, Holding, Identity, Outcome, Store, Tally};
+use ureq::http::Uri;
+
 use crate::embed::{self, Embeddings, PASSAGE_VERSION, bm25};
 use crate::model::markdown::PARSER_VERSION;
 use crate::model::{Change, Failure, FailureKind, Finding, Page, Secret, StoreName, Within};
@@ -277,9 +279,36 @@ fn open_engine(settings: &VectorSettings, state: &StateDir) -> Result<Box<dyn En
     let _ = state;
     Err(Failure::new(
         FailureKind::Refused,
-        format!("vectors.url {url:?} names no vector engine"),
+        format!("vectors.url: {}", no_engine(url)),
+    ))
+}
+
+fn no_engine(url: &str) -> String {
+    format!(
+        "{url:?} names no vector engine: it is \"edge:\", or a Qdrant server's gRPC port, \"http://host:6334\""
     )
-    .hint("set vectors.url to \"edge:\", or to a Qdrant server's gRPC port: \"http://host:6334\""))
+}
+
+/// Says what is wrong with the URL of an engine, whether or not this build has it.
+///
+/// # Errors
+/// When it names none.
+pub fn check_url(url: &str) -> Result<(), String> {
+    if url == EDGE_URL {
+        return Ok(());
+    }
+    if !url.starts_with("http://") && !url.starts_with("https://") {
+        return Err(no_engine(url));
+    }
+    // Not shown: what cannot be taken apart may hold anything.
+    let host = url
+        .parse::<Uri>()
+        .ok()
+        .and_then(|uri| uri.host().map(str::to_owned));
+    match host.as_deref() {
+        None | Some("") => Err("cannot be read; it looks like \"http://host:6334\"".into()),
+        Some(_) => Ok(()),
+    }
 }
 
 /// Takes the shape that the provider's vectors have, as far as it is known.
