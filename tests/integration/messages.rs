@@ -100,3 +100,18 @@ fn a_url_that_names_nothing_is_told_with_its_place_and_without_its_password() {
         }
     }
 }
+
+#[test]
+fn what_would_do_nothing_is_refused() {
+    let wiki = Wiki::small();
+    for args in [
+        &["drain", "--max-jobs", "0"][..],
+        &["search", "a", "--limit", "0"],
+        &["graph", "hubs", "--limit", "0"],
+        &["graph", "neighbors", "a", "--depth", "0"],
+    ] {
+        let told = wiki.ws(args).code(2).err;
+        assert!(told.contains("it must be 1 or more"), "{args:?}: {told}");
+    }
+    wiki.ws(&["drain", "--max-jobs", "1"]).code(0);
+}

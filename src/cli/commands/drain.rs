@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::at_least_one;
 use crate::cli::Context;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
@@ -23,7 +24,7 @@ pub(crate) struct DrainArgs {
     #[arg(long)]
     no_wait: bool,
     /// Take at most this many jobs
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<u64>)]
     max_jobs: Option<u64>,
     /// Wait this many seconds for new jobs once the queue is empty
     #[arg(long, value_name = "S", default_value = "0", value_parser = seconds)]

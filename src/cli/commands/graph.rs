@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
+use super::at_least_one;
 use crate::cli::Context;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
@@ -29,7 +30,7 @@ pub(crate) enum GraphCommand {
         /// The page: its path, name, alias or title
         page: String,
         /// Follow links this many steps
-        #[arg(long, value_name = "N", default_value_t = 1)]
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one::<u32>)]
         depth: u32,
         /// Which way to follow links
         #[arg(long, value_enum, default_value_t = Way::Both)]
@@ -60,7 +61,7 @@ pub(crate) enum GraphCommand {
     /// List the pages that most other pages link to
     Hubs {
         /// List at most this many
-        #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+        #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = at_least_one::<usize>)]
         limit: usize,
     },
     /// List the pages by what hangs together, whatever the links' direction

@@ -24,9 +24,20 @@ mod status;
 mod verify;
 mod watch;
 
+use std::str::FromStr;
+
 use super::Context;
 use super::error::CommandError;
 use super::exit::Exit;
+
+/// Reads a number that is not zero: of nothing at all nobody asks for.
+fn at_least_one<N: FromStr + From<u8> + PartialEq>(text: &str) -> Result<N, String> {
+    match text.parse::<N>() {
+        Ok(number) if number == N::from(0) => Err("it must be 1 or more".into()),
+        Ok(number) => Ok(number),
+        Err(_) => Err("not a number".into()),
+    }
+}
 
 /// What to do.
 #[derive(Debug, clap::Subcommand)]

@@ -1,5 +1,6 @@
 //! `wiki-sync search`
 
+use super::at_least_one;
 use crate::cli::Context;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
@@ -17,7 +18,7 @@ pub(crate) struct SearchArgs {
     #[arg(required = true, value_name = "QUERY")]
     query: Vec<String>,
     /// Show at most this many pages
-    #[arg(short = 'n', long, value_name = "N", default_value = "10", value_parser = at_least_one)]
+    #[arg(short = 'n', long, value_name = "N", default_value = "10", value_parser = at_least_one::<usize>)]
     limit: usize,
     /// Only pages whose path begins so: as it is shown, or from the current or the pages' folder
     #[arg(long, value_name = "PREFIX")]
@@ -34,15 +35,6 @@ pub(crate) struct SearchArgs {
 }
 
 const NOTHING: &str = "nothing found";
-
-/// Reads a number that is not zero.
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("nothing would be shown".into()),
-        Ok(number) => Ok(number),
-        Err(_) => Err("not a number".into()),
-    }
-}
 
 pub(super) fn run(args: &SearchArgs, cx: &mut Context) -> Result<Exit, CommandError> {
     let ws = cx.workspace_to_ask()?;
