@@ -324,6 +324,8 @@ impl Merge<'_, '_> {
                 self.gone += 1;
             }
             if held {
+                // The store's own word goes before what is remembered of it.
+                owed.retain(|(store, _)| *store != StoreName::Git);
                 owed.push((StoreName::Git, DriftKind::Orphan));
             }
             let owes = match letter {

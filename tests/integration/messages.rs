@@ -115,3 +115,42 @@ fn what_would_do_nothing_is_refused() {
     }
     wiki.ws(&["drain", "--max-jobs", "1"]).code(0);
 }
+
+#[test]
+fn a_page_that_is_gone_is_behind_once_in_each_store() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    wiki.remove("wiki-output/b.md");
+    let behind = |wiki: &Wiki| {
+        let status = wiki.json(0, &["status"]);
+        ["graph", "vectors", "git"].map(|store| status["stores"][store]["behind"].as_u64().unwrap())
+    };
+    assert_eq!(behind(&wiki), [1, 1, 1]);
+    wiki.git(&["add", "-A"]);
+    wiki.git(&["commit", "-qm", "gone"]);
+    wiki.drain();
+    // The same while a merge holds it.
+    wiki.git(&["checkout", "-qb", "other"]);
+    wiki.write("README", "theirs\n");
+    wiki.git(&["commit", "-qam", "theirs"]);
+    wiki.git(&["checkout", "-q", "main"]);
+    wiki.write("README", "ours\n");
+    wiki.git(&["commit", "-qam", "ours"]);
+    assert_ne!(wiki.try_git(&["merge", "-q", "other"]).code, Some(0));
+    wiki.remove("wiki-output/a.md");
+    wiki.json(75, &["drain", "--no-wait"]);
+    let [.., git] = behind(&wiki);
+    assert_eq!(git, 1);
+    // What is to be done is true also where no watch runs.
+    let told = wiki.ws(&["status"]).code(0).out;
+    assert!(
+        told.contains("again at the next `wiki-sync drain`"),
+        "{told}"
+    );
+    assert!(
+        told.contains(
+            "finish a merge or abort it; then run `wiki-sync drain`, where no `wiki-sync watch` does it"
+        ),
+        "{told}"
+    );
+}

@@ -275,7 +275,7 @@ pub(super) fn waits_for(operation: &str) -> Failure {
         format!("{operation} is under way in this work tree"),
     )
     .hint(format!(
-        "finish {operation} or abort it; the pages follow by themselves"
+        "finish {operation} or abort it; then run `wiki-sync drain`, where no `wiki-sync watch` does it"
     ))
 }
 

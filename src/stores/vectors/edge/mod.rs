@@ -346,7 +346,7 @@ fn replaced(dir: &Path) -> Failure {
             dir.display()
         ),
     )
-    .hint("nothing is to be done: the next drain goes on with what is there, or builds it anew")
+    .hint("the next `wiki-sync drain` goes on with what is there, or builds it anew")
 }
 
 impl Engine for Edge {
