@@ -41,7 +41,7 @@ pub use self::answer::Trouble;
 use self::server::Server;
 use self::transport::Lines;
 use crate::model::Failure;
-use crate::outbox::Counts;
+use crate::outbox::{Counts, DeadLetter};
 use crate::query::search::{Asked, Found};
 use crate::query::status::StatusReport;
 use crate::state::{Receipts, StateDir, Stop};
@@ -102,6 +102,12 @@ pub trait Place {
     /// # Errors
     /// The outbox's.
     fn counts(&self) -> Result<Counts, Failure>;
+
+    /// Returns the dead letters.
+    ///
+    /// # Errors
+    /// The outbox's.
+    fn dead(&self) -> Result<Vec<DeadLetter>, Failure>;
 
     /// Searches the vectors, and lets go of them.
     ///

@@ -66,6 +66,8 @@ struct Hit {
     stale: bool,
     /// The page is gone.
     deleted: bool,
+    /// The page as it is now was rejected, so that it is not indexed before somebody mends it: `status` says why.
+    rejected: bool,
 }
 
 /// What was found.
@@ -116,7 +118,7 @@ pub(super) fn run(place: &dyn Place, args: &Args) -> Result<Results, Trouble> {
     let channels = found.channels.iter().map(|channel| channel.as_str());
     let channels = channels.collect();
     let why_nothing = std::mem::take(&mut found.why_nothing);
-    let hits = compared(place.wiki(), query, found, SNIPPET);
+    let hits = compared(place.wiki(), query, found, SNIPPET, || place.dead());
     let stale = hits.iter().filter(|hit| hit.stale).count() as u64;
     let pages = hits.into_iter().map(|hit| Hit {
         title: clip(&hit.title, SHORT),
@@ -125,6 +127,7 @@ pub(super) fn run(place: &dyn Place, args: &Args) -> Result<Results, Trouble> {
         score: hit.score,
         stale: hit.stale,
         deleted: hit.deleted,
+        rejected: hit.rejected,
         path: hit.path,
     });
     let (pages, cut) = Room::default().fit(pages);
@@ -167,10 +170,14 @@ impl Answer for Results {
                 "" => String::new(),
                 heading => format!(" — {heading}"),
             };
-            let mark = match (hit.deleted, hit.stale) {
-                (true, _) => " [deleted since it was indexed]",
-                (false, true) => " [changed since it was indexed]",
-                (false, false) => "",
+            let mark = if hit.deleted {
+                " [deleted since it was indexed]"
+            } else if hit.rejected {
+                " [changed since it was indexed, and rejected as it is now: status says why]"
+            } else if hit.stale {
+                " [changed since it was indexed]"
+            } else {
+                ""
             };
             let (path, title, snippet) = (&hit.path, &hit.title, &hit.snippet);
             let _ = writeln!(

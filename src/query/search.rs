@@ -1,14 +1,16 @@
 //! Search as it is told: pages that are called what was asked for first, each hit with a snippet and compared with the
 //! page as it is on disk now; and why nothing was found.
 
-use std::collections::{BTreeSet, HashSet};
+use std::cell::LazyCell;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use rusqlite::Connection;
 use serde::Serialize;
 
 use super::graph;
-use crate::model::{Failure, PagePath};
+use crate::model::{Failure, PagePath, StoreName};
+use crate::outbox::DeadLetter;
 use crate::stores::vectors::{self, Channel, Only, Question, VectorStore};
 use crate::wiki::{Reading, Wiki};
 
@@ -192,6 +194,8 @@ pub struct Hit {
     pub stale: bool,
     /// The page is gone.
     pub deleted: bool,
+    /// The page as it is now was rejected: its dead letter rests, and no drain takes it before it is changed.
+    pub rejected: bool,
     /// The id of the section's point.
     pub point_id: String,
     /// What was searched: `words`, `meaning`.
@@ -199,15 +203,25 @@ pub struct Hit {
 }
 
 /// Returns the hits as they are told, each compared with the page as it is on disk now, with about `most` characters of its
-/// text.
+/// text. `letters` gives the dead letters; they are asked for only where a page changed.
 #[must_use]
-pub fn told(wiki: &Wiki, query: &str, found: Found, most: usize) -> Vec<Hit> {
+pub fn told(
+    wiki: &Wiki,
+    query: &str,
+    found: Found,
+    most: usize,
+    letters: impl FnOnce() -> Result<Vec<DeadLetter>, Failure>,
+) -> Vec<Hit> {
+    let letters = LazyCell::new(|| of_vectors(letters));
     let channels: Vec<_> = found.channels.iter().map(|one| one.as_str()).collect();
     let told = |hit: vectors::Hit| {
-        let now = sha_now(wiki, &hit.path);
+        let now = version_now(wiki, &hit.path);
+        let stale = now.as_ref() != Some(&hit.page_sha);
+        let died = |now| letters.get(&hit.path).is_some_and(|died| died == now);
         Hit {
-            stale: now.as_ref() != Some(&hit.page_sha),
+            stale,
             deleted: now.is_none(),
+            rejected: stale && now.as_ref().is_some_and(died),
             heading: hit.heading.join(" > "),
             snippet: snippet(&hit.text, query, most),
             path: hit.path,
@@ -220,12 +234,24 @@ pub fn told(wiki: &Wiki, query: &str, found: Found, most: usize) -> Vec<Hit> {
     found.hits.into_iter().map(told).collect()
 }
 
-/// Returns the SHA of the page as it is now; empty when it cannot be read, `None` when it is gone.
-fn sha_now(wiki: &Wiki, path: &str) -> Option<String> {
+/// Returns what the pages were whose dead letters stand for the vectors, by path. A search is no worse for an outbox that
+/// cannot be asked.
+fn of_vectors(
+    letters: impl FnOnce() -> Result<Vec<DeadLetter>, Failure>,
+) -> HashMap<String, String> {
+    let letters = letters().unwrap_or_default().into_iter();
+    letters
+        .filter(|letter| letter.stands_for(StoreName::Vectors))
+        .filter_map(|letter| Some((letter.path?.to_string(), letter.death.version)))
+        .collect()
+}
+
+/// Returns what the page is now: its SHA, or what stands for it where it cannot be read; `None` when it is gone.
+fn version_now(wiki: &Wiki, path: &str) -> Option<String> {
     match wiki.read(&PagePath::parse(path).ok()?) {
         Reading::Page { sha, .. } => Some(sha.to_string()),
         Reading::Absent => None,
-        Reading::Bad { .. } => Some(String::new()),
+        Reading::Bad { version, .. } => Some(version),
     }
 }
 

@@ -213,6 +213,7 @@ fn one(hit: &Hit, words: &[String]) -> Markup {
             @if !hit.snippet.is_empty() { p.snippet { (marked(&hit.snippet, words)) } }
         }
         @if hit.deleted { span.chip.bad { "deleted since it was indexed" } }
+        @else if hit.rejected { span.chip.bad { "changed since it was indexed, and rejected as it is now: " a href="/dead" { "dead letters" } } }
         @else if hit.stale { span.chip.busy { "changed since it was indexed" } }
     }
 }

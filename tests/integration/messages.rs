@@ -154,3 +154,34 @@ fn a_page_that_is_gone_is_behind_once_in_each_store() {
         "{told}"
     );
 }
+
+#[test]
+fn a_search_says_of_a_rejected_page_that_no_drain_takes_it() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    wiki.write("wiki-output/a.md", b"# Alpha \xff\n");
+    let follows = "changed since it was indexed: `wiki-sync drain` follows";
+    let told = wiki.ws(&["search", "redis"]).code(0).out;
+    assert!(told.contains(follows), "{told}");
+    wiki.json(3, &["drain"]);
+    let told = wiki.ws(&["search", "redis"]).code(0).out;
+    assert!(
+        told.contains(
+            "changed since it was indexed, and rejected as it is now: `wiki-sync dlq list` says why"
+        ),
+        "{told}"
+    );
+    let hits = wiki.json(0, &["search", "redis"]);
+    assert_eq!(
+        (&hits[0]["stale"], &hits[0]["rejected"]),
+        (&true.into(), &true.into()),
+        "{hits}"
+    );
+    // Mended, a drain follows again.
+    wiki.write("wiki-output/a.md", "# Alpha\n\nRedis\n");
+    let told = wiki.ws(&["search", "redis"]).code(0).out;
+    assert!(told.contains(follows), "{told}");
+    wiki.drain();
+    let hits = wiki.json(0, &["search", "redis"]);
+    assert_eq!(hits[0]["rejected"], false, "{hits}");
+}

@@ -11,7 +11,7 @@ use crate::cli::open::{self, Workspace};
 use crate::cli::signals;
 use crate::mcp::{Call, Place, Source, Trouble, serve};
 use crate::model::{Failure, Timestamp};
-use crate::outbox::Counts;
+use crate::outbox::{Counts, DeadLetter};
 use crate::query::search::{Asked, Found};
 use crate::query::status::{StatusReport, status};
 use crate::state::{Receipts, StateDir};
@@ -71,6 +71,10 @@ impl Place for Here {
     fn counts(&self) -> Result<Counts, Failure> {
         let mut outbox = self.0.outbox_to_read()?;
         outbox.counts(Timestamp::now())
+    }
+
+    fn dead(&self) -> Result<Vec<DeadLetter>, Failure> {
+        self.0.outbox_to_read()?.dead()
     }
 
     fn search(&self, asked: &Asked<'_>) -> Result<Found, Failure> {

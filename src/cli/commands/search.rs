@@ -74,7 +74,7 @@ pub(super) fn run(args: &SearchArgs, cx: &mut Context) -> Result<Exit, CommandEr
     for why in &found.why_nothing {
         cx.out.note(clean(why));
     }
-    let hits = told(&ws.wiki, &query, found, SNIPPET);
+    let hits = told(&ws.wiki, &query, found, SNIPPET, || ws.outbox()?.dead());
     if let Some(lack) = ws.lack(StoreName::Vectors)? {
         cx.out.note(lack);
     }
@@ -99,14 +99,20 @@ pub(super) fn run(args: &SearchArgs, cx: &mut Context) -> Result<Exit, CommandEr
         if !hit.snippet.is_empty() {
             cx.out.line(format_args!("    {}", clean(&hit.snippet)));
         }
-        let mark = match (hit.deleted, hit.stale) {
-            (true, _) => "deleted since it was indexed",
-            (false, true) => "changed since it was indexed",
-            (false, false) => continue,
+        let (mark, what_next) = if hit.deleted {
+            ("deleted since it was indexed", "`wiki-sync drain` follows")
+        } else if hit.rejected {
+            (
+                "changed since it was indexed, and rejected as it is now",
+                "`wiki-sync dlq list` says why",
+            )
+        } else if hit.stale {
+            ("changed since it was indexed", "`wiki-sync drain` follows")
+        } else {
+            continue;
         };
         let mark = cx.out.paint(Style::Warn, mark).into_owned();
-        cx.out
-            .line(format_args!("    {mark}: `wiki-sync drain` follows"));
+        cx.out.line(format_args!("    {mark}: {what_next}"));
     }
     if hits.is_empty() {
         cx.out.say(NOTHING);
@@ -125,5 +131,7 @@ pub(super) fn hits(ws: &Workspace, query: &str, limit: usize) -> Result<Vec<Hit>
         only: Only::default(),
         turn: None,
     };
-    Ok(told(&ws.wiki, query, open::search(ws, &asked)?, SNIPPET))
+    let found = open::search(ws, &asked)?;
+    let letters = || ws.outbox()?.dead();
+    Ok(told(&ws.wiki, query, found, SNIPPET, letters))
 }

@@ -119,7 +119,9 @@ impl Source for Workspace {
         Ok(Answer {
             by_words_alone,
             why_nothing: std::mem::take(&mut found.why_nothing),
-            hits: told(&self.wiki, query, found, SNIPPET),
+            hits: told(&self.wiki, query, found, SNIPPET, || {
+                self.outbox_to_read()?.dead()
+            }),
         })
     }
 
