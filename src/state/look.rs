@@ -201,6 +201,16 @@ impl Look {
         self.ask::<Option<i64>>(sql, "").map(Option::flatten)
     }
 
+    /// Returns how many dead letters rest in `outbox.db`.
+    ///
+    /// # Errors
+    /// As [`look`].
+    pub fn dead_letters(&self) -> Result<u64, Failure> {
+        let sql = "SELECT COUNT(*) FROM dead_letters WHERE ?1 = ''";
+        let number: Option<i64> = self.ask(sql, "")?;
+        Ok(number.unwrap_or_default().unsigned_abs())
+    }
+
     fn ask<T: rusqlite::types::FromSql>(&self, sql: &str, of: &str) -> Result<Option<T>, Failure> {
         self.db
             .query_row(sql, [of], |row| row.get(0))

@@ -185,3 +185,54 @@ fn a_search_says_of_a_rejected_page_that_no_drain_takes_it() {
     let hits = wiki.json(0, &["search", "redis"]);
     assert_eq!(hits[0]["rejected"], false, "{hits}");
 }
+
+fn doctor_finds_them(wiki: &Wiki) {
+    let finds = |code: i32, what: &str| {
+        let told = wiki.json(code, &["doctor"]);
+        says(
+            &told,
+            "dead letters",
+            "fault",
+            what,
+            "`wiki-sync dlq list` shows",
+        );
+    };
+    assert!(said(&wiki.json(0, &["doctor"]), "dead letters").is_empty());
+    wiki.write("wiki-output/x.md", b"\xff");
+    wiki.json(3, &["drain"]);
+    finds(3, "1 rests");
+    wiki.write("wiki-output/y.md", b"\xff");
+    wiki.json(3, &["drain"]);
+    finds(3, "2 rest");
+    wiki.remove("wiki-output/x.md");
+    wiki.remove("wiki-output/y.md");
+    wiki.drain();
+    assert!(said(&wiki.json(0, &["doctor"]), "dead letters").is_empty());
+}
+
+#[test]
+fn doctor_finds_dead_letters() {
+    let wiki = Wiki::small();
+    wiki.drain();
+    doctor_finds_them(&wiki);
+}
+
+#[test]
+fn doctor_finds_dead_letters_in_redis() {
+    let server = RedisServer::start();
+    let wiki = on_redis(&server, Wiki::small());
+    wiki.drain();
+    doctor_finds_them(&wiki);
+}
+
+#[test]
+fn doctor_says_how_many_files_more_are_skipped() {
+    let wiki = Wiki::small();
+    for n in 0..5 {
+        let link = wiki.root().join(format!("wiki-output/{n}.md"));
+        std::os::unix::fs::symlink("nowhere", link).unwrap();
+    }
+    let told = wiki.json(0, &["doctor"]);
+    let all = "`wiki-sync verify` lists them all";
+    says(&told, "pages", "note", "; and 2 more", all);
+}

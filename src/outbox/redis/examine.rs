@@ -12,6 +12,7 @@ use super::link::Link;
 use super::server::Told;
 use super::wire::{Until, Wire};
 use crate::model::{Failure, FailureKind, Finding, Timestamp};
+use crate::outbox::dead_letters;
 
 /// How far two clocks may be apart.
 const SKEW_MS: u64 = 5_000;
@@ -37,13 +38,14 @@ const TAKING: [&str; 10] = [
 /// Looks at the server, for so long at most.
 #[must_use]
 pub fn examine(settings: RedisSettings, within: Duration) -> Vec<Finding> {
-    let list = settings.key.clone();
+    let (list, dead_list) = (settings.key.clone(), settings.dead_key.clone());
     match Link::new(settings) {
         Ok(link) => {
             let end = Instant::now() + within;
             let look = Looking {
                 link,
                 list,
+                dead_list,
                 until: Until {
                     soft: end,
                     hard: Some(end),
@@ -59,6 +61,7 @@ pub fn examine(settings: RedisSettings, within: Duration) -> Vec<Finding> {
 struct Looking {
     link: Link,
     list: String,
+    dead_list: String,
     until: Until,
     found: Vec<Finding>,
 }
@@ -80,7 +83,13 @@ impl Looking {
             }
         };
         wire.wait_until(self.until);
-        let steps = [Self::server, Self::keys, Self::clock, Self::consumers];
+        let steps = [
+            Self::server,
+            Self::keys,
+            Self::letters,
+            Self::clock,
+            Self::consumers,
+        ];
         for step in steps {
             // After one answer that never came no other will.
             if let Err(failure) = step(&mut self, &mut wire) {
@@ -110,6 +119,16 @@ impl Looking {
             }
             Err(e) => Err(self.wrong(&e)),
         }
+    }
+
+    /// Whether dead letters rest.
+    fn letters(&mut self, wire: &mut Wire) -> Result<(), Failure> {
+        let list = self.dead_list.clone();
+        match self.ask(wire, &["LLEN", &list])? {
+            Some(number) => self.found.extend(dead_letters(number)),
+            None => self.may_not("dead letters", "LLEN", "there may be some"),
+        }
+        Ok(())
     }
 
     fn may_not(&mut self, name: &'static str, command: &str, unknown: &str) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::fs::Access;
 
 use crate::model::Finding;
+use crate::outbox::dead_letters;
 use crate::state::{Checked, StateDir, Version, look};
 
 /// How large a log may be that was not brought into its database: twice what it is cut back to.
@@ -50,6 +51,10 @@ pub fn examine(state: &StateDir, embedded: bool) -> Vec<Finding> {
         paths.push(state.outbox());
     }
     found.extend(paths.iter().flat_map(|path| database(path)));
+    // What cannot be read was told by now.
+    if embedded && let Ok(Some(outbox)) = look(&state.outbox()) {
+        found.extend(outbox.dead_letters().ok().and_then(dead_letters));
+    }
     if found.is_empty() {
         found.push(Finding::ok(
             NAME,

@@ -24,6 +24,7 @@ struct Counted {
     pages: u64,
     folders: u64,
     skipped: Vec<String>,
+    in_skipped: u64,
     future: Vec<String>,
     in_future: u64,
 }
@@ -75,11 +76,15 @@ fn count(wiki: &Wiki, now: Timestamp) -> Result<Counted, crate::model::Failure> 
                         name(&mut counted.future, path.as_str());
                     }
                 }
-                Entry::Skipped(skipped) => name(
-                    &mut counted.skipped,
-                    &format!("{}: {}", skipped.path, skipped.reason),
-                ),
+                Entry::Skipped(skipped) => {
+                    counted.in_skipped += 1;
+                    name(
+                        &mut counted.skipped,
+                        &format!("{}: {}", skipped.path, skipped.reason),
+                    );
+                }
                 Entry::Blind { folder, failure } => {
+                    counted.in_skipped += 1;
                     name(&mut counted.skipped, &format!("{folder}: {failure}"));
                 }
             }
@@ -111,9 +116,13 @@ fn told(counted: &Counted) -> Finding {
         return Finding::ok(NAME, what);
     }
     let skipped = counted.skipped.join("; ");
+    let more = match counted.in_skipped - counted.skipped.len() as u64 {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
     Finding::note(
         NAME,
-        format!("{what}; skipped: {skipped}"),
+        format!("{what}; skipped: {skipped}{more}"),
         "`wiki-sync verify` lists them all; wiki.ignore takes out what is not meant to be a page",
     )
 }
@@ -134,7 +143,10 @@ fn clock(counted: &Counted, state: &StateDir, now: Timestamp) -> Vec<Finding> {
         found.push(Finding::warning(NAME, what, SET));
     }
     if counted.in_future > 0 {
-        let pages = counted.future.join(", ");
+        let mut pages = counted.future.join(", ");
+        if counted.in_future > counted.future.len() as u64 {
+            pages.push_str(", …");
+        }
         let what = format!(
             "{} changed in the future ({pages}): each scan reads what is, as a change in it would not show",
             many(counted.in_future, "page")
