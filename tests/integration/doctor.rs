@@ -535,8 +535,15 @@ fn damaged_state_is_named_with_what_to_move_away() {
         &doctor,
         "vectors",
         "fault",
-        "cannot open",
-        "mv .wiki-sync/vectors",
+        &format!(
+            "cannot open the vectors in {}",
+            state.join("vectors").display()
+        ),
+        "`wiki-sync rebuild vectors`",
+    );
+    assert!(
+        !doctor.to_string().contains("wiki-sync-doctor-"),
+        "no path of our own: {doctor:#}"
     );
     assert!(before == contents(&state), "nothing is changed");
 }

@@ -67,7 +67,9 @@ impl Edge {
         }
         let opened = copy(&self.dir, size).and_then(|copy| {
             drop(turn);
-            let Some(shard) = load(copy.path(), dense)? else {
+            let loaded = load(copy.path(), dense);
+            let loaded = loaded.map_err(|failure| self.not_of_the_copy(copy.path(), failure))?;
+            let Some(shard) = loaded else {
                 return Ok(false);
             };
             let asked = catch_unwind(AssertUnwindSafe(|| search(&shard)));
@@ -93,8 +95,7 @@ impl Edge {
                 "embedded; an earlier wiki-sync wrote them, and nothing is looked up in them",
                 "`wiki-sync drain` builds them anew from the files",
             ),
-            Err(mut failure) if failure.kind == FailureKind::Refused => {
-                failure.hint = Some(REMOVE.into());
+            Err(failure) if failure.kind == FailureKind::Refused => {
                 Finding::of(NAME, &failure, REMOVE)
             }
             // Of the copy's own troubles nothing follows for the shard.
@@ -106,9 +107,19 @@ impl Edge {
         });
         found
     }
+
+    /// Tells what is wrong with a copy as what it is: wrong with the shard.
+    fn not_of_the_copy(&self, copy: &Path, failure: Failure) -> Failure {
+        let (copy, own) = (copy.display().to_string(), self.dir.display().to_string());
+        Failure {
+            reason: failure.reason.replace(&copy, &own),
+            hint: failure.hint.map(|hint| hint.replace(&copy, &own)),
+            ..failure
+        }
+    }
 }
 
-const REMOVE: &str = "move .wiki-sync/vectors away (`mv .wiki-sync/vectors /tmp/`): the next drain rebuilds it from the files";
+const REMOVE: &str = "`wiki-sync rebuild vectors` builds them anew from the files; or move .wiki-sync/vectors away: the next drain does";
 
 /// Searches by the words of some point.
 fn search(shard: &EdgeShard) -> Result<(), OperationError> {
