@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use uuid::Uuid;
 
 /// A process that works on jobs. Its id is made anew at each start, so that nobody is ever taken for a dead one.
@@ -26,6 +28,15 @@ impl Worker {
             pid: std::process::id(),
             host: host(),
         })
+    }
+
+    /// Says whether it was a process of this machine that is no more. Of another machine's nothing is known, and of one
+    /// whose number another process has by now neither.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        self.host == Self::this().host
+            && pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
     }
 }
 

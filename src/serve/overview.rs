@@ -389,8 +389,8 @@ fn helpers_card(report: &StatusReport, memory: &Memory) -> Markup {
                     }
                 }
                 @for job in report.in_flight.iter().take(3) {
-                    li.good {
-                        (lamp()) b { "At work" } span.path lang="" { (job.path) }
+                    li class=(if job.ended { "bad" } else { "good" }) {
+                        (lamp()) b { (if job.ended { "Left by a process that has ended" } else { "At work" }) } span.path lang="" { (job.path) }
                         @if let Some(pid) = job.pid { p.what { "process " (pid) ", since " (time(job.since)) } }
                     }
                 }

@@ -236,3 +236,18 @@ fn doctor_says_how_many_files_more_are_skipped() {
     let all = "`wiki-sync verify` lists them all";
     says(&told, "pages", "note", "; and 2 more", all);
 }
+
+#[test]
+fn a_job_of_a_process_that_has_ended_is_told_as_one() {
+    let wiki = Wiki::small();
+    assert!(wiki.killed_at("drain.claimed", &["drain"]));
+    let told = wiki.ws(&["status"]).code(0).out;
+    assert!(
+        told.contains("which has ended: the next `wiki-sync drain` goes on with it"),
+        "{told}"
+    );
+    let status = wiki.json(0, &["status"]);
+    assert_eq!(status["in_flight"][0]["ended"], true, "{status:#}");
+    wiki.drain();
+    wiki.assert_in_sync();
+}

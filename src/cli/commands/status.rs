@@ -216,17 +216,7 @@ fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
     for note in &outbox.notes {
         out.trouble(clean(note));
     }
-    if !report.in_flight.is_empty() {
-        out.trouble("in flight:");
-        out.bounded(&report.in_flight, |job| {
-            let whose = match (job.pid, &job.host) {
-                (Some(pid), Some(host)) => format!("process {pid} on {}", clean(host)),
-                (_, _) => "nobody knows whose".into(),
-            };
-            let path = clean(&job.path);
-            format!("  {path}  {whose}  for {}", age(job.since, now))
-        });
-    }
+    print_in_flight(out, report, now);
     print_holds(out, report, now);
     print_letters(out, report, now);
     out.skipped(&report.skipped);
@@ -239,6 +229,26 @@ fn print_holds(out: &mut Out, report: &StatusReport, now: Timestamp) {
         return;
     }
     out.trouble("held or put back:");
+/// Prints whose hands jobs are in.
+fn print_in_flight(out: &mut Out, report: &StatusReport, now: Timestamp) {
+    if report.in_flight.is_empty() {
+        return;
+    }
+    out.trouble("in flight:");
+    out.bounded(&report.in_flight, |job| {
+        let (path, time) = (clean(&job.path), age(job.since, now));
+        match (job.pid, &job.host) {
+            (Some(pid), Some(_)) if job.ended => format!(
+                "  {path}  taken {time} ago by process {pid}, which has ended: the next `wiki-sync drain` goes on with it"
+            ),
+            (Some(pid), Some(host)) => {
+                format!("  {path}  process {pid} on {}  for {time}", clean(host))
+            }
+            (_, _) => format!("  {path}  nobody knows whose  for {time}"),
+        }
+    });
+}
+
     let by_watch = report.watch.running && !report.watch.enqueue_only && !report.watch.deaf;
     out.bounded(&report.holds, |hold| {
         let next = match hold.next {

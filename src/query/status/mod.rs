@@ -19,7 +19,7 @@ use crate::engine::verify::is_replaced;
 use crate::engine::{ANOTHER, Parts};
 use crate::hooks::status::HooksStatus;
 use crate::model::{Failure, FailureKind, PagePath, StoreName, Timestamp};
-use crate::outbox::{DeadLetter, Pending, Standing};
+use crate::outbox::{DeadLetter, Pending, Standing, Worker};
 use crate::stores::Store;
 
 /// Where everything stands.
@@ -98,6 +98,8 @@ pub struct LentJob {
     pub pid: Option<u32>,
     /// The worker's machine.
     pub host: Option<String>,
+    /// The worker was a process of this machine and has ended. Of other machines nothing is known.
+    pub ended: bool,
     /// When it was claimed, milliseconds since the epoch.
     pub since: i64,
     /// Attempts that have failed so far.
@@ -164,6 +166,7 @@ fn lent_job(job: &Pending) -> Option<LentJob> {
         worker: worker.map(|worker| worker.id.to_string()),
         pid: worker.map(|worker| worker.pid),
         host: worker.map(|worker| worker.host.clone()),
+        ended: worker.is_some_and(Worker::has_ended),
         since: since.0,
         attempts: job.attempts,
     })
