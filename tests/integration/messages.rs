@@ -251,3 +251,19 @@ fn a_job_of_a_process_that_has_ended_is_told_as_one() {
     wiki.drain();
     wiki.assert_in_sync();
 }
+
+#[test]
+fn a_wait_that_was_too_short_says_so() {
+    let wiki = Wiki::small();
+    let late = wiki.ws(&["status", "--wait-fresh", "0.2"]).code(75);
+    assert_eq!(
+        late.err,
+        "warning: not fresh within 0.2 s, the time that --wait-fresh was given\n"
+    );
+    wiki.drain();
+    assert_eq!(wiki.ws(&["status", "--wait-fresh"]).code(0).err, "");
+    // Here time is not what is lacking.
+    wiki.write("wiki-output/x.md", b"\xff");
+    wiki.json(3, &["drain"]);
+    assert_eq!(wiki.ws(&["status", "--wait-fresh"]).code(3).err, "");
+}

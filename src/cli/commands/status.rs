@@ -36,9 +36,9 @@ pub(super) fn run(args: &StatusArgs, cx: &mut Context) -> Result<Exit, CommandEr
     };
     let looked = match args.wait_fresh {
         Some(within) => wait_fresh(&ws, within),
-        None => look(&ws),
+        None => look(&ws).map(|report| (report, false)),
     };
-    let mut report = looked.map_err(|failure| and_kept(&ws, failure))?;
+    let (mut report, is_late) = looked.map_err(|failure| and_kept(&ws, failure))?;
     let now = Timestamp::now();
     // Where git cannot be asked, nothing is known of its hooks, and that is no trouble of the wiki's.
     let hooks = hooks::places(&ws).and_then(|places| hooks::look(&places));
@@ -47,6 +47,11 @@ pub(super) fn run(args: &StatusArgs, cx: &mut Context) -> Result<Exit, CommandEr
         cx.out.json(&report);
     } else {
         print(&mut cx.out, &report, now);
+    }
+    if let Some(within) = args.wait_fresh.filter(|_| is_late) {
+        let within = within.as_secs_f64();
+        let told = format!("not fresh within {within} s, the time that --wait-fresh was given");
+        cx.out.stderr("warning", &told);
     }
     Ok(match args.wait_fresh {
         Some(_) => Exit::of_waiting(&report),
@@ -72,10 +77,10 @@ fn look(ws: &Workspace) -> Result<StatusReport, Failure> {
     status(&mut ws.parts()?, Timestamp::now())
 }
 
-/// Waits until all is fresh or no waiting helps, for so long at most, and returns the last look.
+/// Waits until all is fresh or no waiting helps, for so long at most, and returns the last look, and whether the time ran out.
 ///
 /// As long as jobs wait, they alone are counted, which costs nothing; only when none does are the pages looked at.
-fn wait_fresh(ws: &Workspace, within: Duration) -> Result<StatusReport, Failure> {
+fn wait_fresh(ws: &Workspace, within: Duration) -> Result<(StatusReport, bool), Failure> {
     let end = Instant::now() + within;
     let mut next_look = Instant::now();
     let mut outbox = None;
@@ -95,8 +100,9 @@ fn wait_fresh(ws: &Workspace, within: Duration) -> Result<StatusReport, Failure>
                     && report.unannounced == 0
                     && report.holds.is_empty()
                     && report.outbox.in_flight + report.outbox.waiting + report.outbox.delayed == 0;
-                if report.fresh || only_a_person || is_last {
-                    return Ok(report);
+                let is_over = report.fresh || only_a_person;
+                if is_over || is_last {
+                    return Ok((report, !is_over));
                 }
             }
             Some(Err(failure)) if is_last || !may_pass(&failure) => return Err(failure),
@@ -223,12 +229,6 @@ fn print(out: &mut Out, report: &StatusReport, now: Timestamp) {
     out.troubles(&report.trouble);
 }
 
-/// Prints what is held, why, since when, and when it is tried again.
-fn print_holds(out: &mut Out, report: &StatusReport, now: Timestamp) {
-    if report.holds.is_empty() {
-        return;
-    }
-    out.trouble("held or put back:");
 /// Prints whose hands jobs are in.
 fn print_in_flight(out: &mut Out, report: &StatusReport, now: Timestamp) {
     if report.in_flight.is_empty() {
@@ -249,6 +249,12 @@ fn print_in_flight(out: &mut Out, report: &StatusReport, now: Timestamp) {
     });
 }
 
+/// Prints what is held, why, since when, and when it is tried again.
+fn print_holds(out: &mut Out, report: &StatusReport, now: Timestamp) {
+    if report.holds.is_empty() {
+        return;
+    }
+    out.trouble("held or put back:");
     let by_watch = report.watch.running && !report.watch.enqueue_only && !report.watch.deaf;
     out.bounded(&report.holds, |hold| {
         let next = match hold.next {
