@@ -37,6 +37,9 @@ pub enum Reading {
 /// The way out for a page in another encoding; which one it is cannot be told from the bytes.
 const NOT_UTF_8: &str = "save it as UTF-8; if it is in CP949 (Korean): `iconv -f cp949 -t utf-8 OLD > NEW`, if in another encoding, name that after -f";
 
+/// The way out for a page with a NUL byte, which is mostly no text at all, or UTF-16.
+const NUL: &str = "save it as UTF-8 without NUL: `tr -d '\\000' < OLD > NEW` takes them out, `iconv -f utf-16 -t utf-8 OLD > NEW` reads UTF-16; wiki.ignore leaves out what is no page";
+
 impl Wiki {
     /// Reads a page. Never follows a symbolic link, on the whole way from the root.
     ///
@@ -109,15 +112,17 @@ impl Wiki {
         }
         let sha = ContentSha::of(&bytes);
         match String::from_utf8(bytes) {
-            Ok(text) if text.contains('\0') => bad(
-                FailureKind::Rejected,
-                format!(
+            Ok(text) if text.contains('\0') => {
+                let reason = format!(
                     "page {:?} holds a NUL byte in line {}",
                     path.as_str(),
                     line_of(text.as_bytes(), text.find('\0'))
-                ),
-                sha.to_string(),
-            ),
+                );
+                Reading::Bad {
+                    failure: Failure::new(FailureKind::Rejected, reason).hint(NUL),
+                    version: sha.to_string(),
+                }
+            }
             Ok(text) => Reading::Page {
                 text,
                 sha,

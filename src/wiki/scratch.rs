@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, fchown};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -109,11 +109,14 @@ fn written(
     bytes: &[u8],
     permissions: &Permissions,
 ) -> io::Result<NamedTempFile> {
-    let mut file = tempfile::Builder::new()
+    let mut new = File::options();
+    new.read(true).write(true).create_new(true).mode(0o600);
+    // Opened and written by ourselves: the library's errors tell the name of this file, which nobody asked for.
+    let file = tempfile::Builder::new()
         .prefix(PREFIX)
         .suffix(SUFFIX)
-        .tempfile_in(at)?;
-    file.write_all(bytes)?;
+        .make_in(at, |path| new.open(path))?;
+    file.as_file().write_all(bytes)?;
     let meta = fs::symlink_metadata(folder)?;
     if meta.mode() & SET_GROUP != 0 && file.as_file().metadata()?.gid() != meta.gid() {
         fchown(file.as_file(), None, Some(meta.gid()))?;
@@ -128,6 +131,18 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    #[test]
+    fn what_the_system_says_is_told_without_the_name_of_the_temporary_file() {
+        let (temp, pages, _) = checkout();
+        let mode = || Permissions::from_mode(0o644);
+        // Where there is no folder, and in one in which nobody may make a file.
+        for folder in [&pages.join("none"), Path::new("/proc/self")] {
+            let error =
+                Scratch::write(temp.path(), folder, b"x", mode()).expect_err("no such place");
+            assert_eq!(error.to_string(), "No such file or directory (os error 2)");
+        }
+    }
 
     fn checkout() -> (tempfile::TempDir, PathBuf, PathBuf) {
         let temp = tempfile::tempdir().expect("a temporary folder");

@@ -144,7 +144,13 @@ impl Wiki {
 
 fn unwritable(path: &PagePath, error: &io::Error) -> Failure {
     let doing = format!("cannot write page {:?}", path.as_str());
-    Failure::from_error(FailureKind::Down, &doing, error)
+    let hint = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "make room on that disk".to_owned()
+        }
+        _ => format!("see who may write there: `ls -ld '{}'`", path.folder()),
+    };
+    Failure::from_error(FailureKind::Down, &doing, error).hint(hint)
 }
 
 fn is_same_file(old: &Path, new: &fs::Metadata) -> bool {
@@ -170,4 +176,28 @@ fn rename_to_nothing(old: &Path, new: &Path) -> io::Result<()> {
 /// `rw-r--r--`: what a page is created with, as git creates it.
 fn new_file_permissions() -> fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o644)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_written_names_the_page_and_the_way_out() {
+        let page = PagePath::parse("wiki-output/sub/a.md").expect("a path");
+        let failure = unwritable(&page, &io::Error::from_raw_os_error(30));
+        assert_eq!(failure.kind, FailureKind::Down);
+        assert_eq!(
+            failure.reason,
+            "cannot write page \"wiki-output/sub/a.md\": Read-only file system (os error 30)"
+        );
+        let hint = failure.hint.expect("a way out");
+        assert!(hint.contains("`ls -ld 'wiki-output/sub'`"), "{hint}");
+        let full = unwritable(&page, &io::Error::from_raw_os_error(28));
+        assert!(
+            full.hint.expect("a way out").contains("room"),
+            "{}",
+            full.reason
+        );
+    }
 }

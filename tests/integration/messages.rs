@@ -267,3 +267,12 @@ fn a_wait_that_was_too_short_says_so() {
     wiki.json(3, &["drain"]);
     assert_eq!(wiki.ws(&["status", "--wait-fresh"]).code(3).err, "");
 }
+
+#[test]
+fn a_page_with_a_nul_byte_has_a_way_out() {
+    let wiki = Wiki::small();
+    wiki.write("wiki-output/x.md", "# a\0b\n");
+    wiki.json(3, &["drain"]);
+    let told = wiki.ws(&["dlq", "list"]).code(0).out;
+    assert!(told.contains("`tr -d '\\000' < OLD > NEW`"), "{told}");
+}

@@ -91,9 +91,10 @@ fn read_page(from: impl io::Read, max_page: u64) -> Result<Vec<u8>, CommandError
             .hint(format!("nothing was written{hint}"))
     };
     let way_out = "; if it is in CP949 (Korean): `iconv -f cp949 -t utf-8 | wiki-sync put …`";
+    let without = "; `tr -d '\\000' | wiki-sync put …` takes such bytes out, and UTF-16 is read by `iconv -f utf-16 -t utf-8 | wiki-sync put …`";
     match (std::str::from_utf8(&bytes), nul) {
         (Err(e), _) => Err(refused("is not UTF-8", e.valid_up_to(), way_out)),
-        (Ok(_), Some(at)) => Err(refused("holds a NUL byte", at, "")),
+        (Ok(_), Some(at)) => Err(refused("holds a NUL byte", at, without)),
         (Ok(_), None) => Ok(bytes),
     }
 }

@@ -284,11 +284,11 @@ impl Line {
         let why = http::explain(error, &self.host, whole);
         match error {
             // A text may be too much for it.
-            E::Timeout(Timeout::Connect | Timeout::Resolve) => away(&why).into(),
-            E::Timeout(_) => suspect(FailureKind::Transient, &why, false).into(),
+            E::Timeout(Timeout::Connect | Timeout::Resolve) => with_hint(away(&why), NOBODY).into(),
+            E::Timeout(_) => with_hint(suspect(FailureKind::Transient, &why, false), SLOW).into(),
             E::Io(e) if e.kind() != std::io::ErrorKind::ConnectionRefused => Failed {
                 // It may have died of a text.
-                setback: suspect(FailureKind::Transient, &why, false),
+                setback: with_hint(suspect(FailureKind::Transient, &why, false), IN_TROUBLE),
                 again: Again::Soon,
             },
             E::Tls(_) | E::Rustls(_) | E::Pem(_) | E::TlsRequired | E::InvalidProxyUrl => misused(
@@ -298,7 +298,7 @@ impl Line {
             .into(),
             E::Protocol(_) => suspect(FailureKind::Rejected, &why, false).into(),
             // Nobody is there, or nobody can be reached.
-            _ => away(&why).into(),
+            _ => with_hint(away(&why), NOBODY).into(),
         }
     }
 
@@ -391,7 +391,9 @@ fn suspect(kind: FailureKind, why: &str, is_length: bool) -> Setback {
     })
 }
 
-/// What helps where a provider was asked too often, and where it is not well.
+/// What helps where no provider is found, where one is slow, where it was asked too often, and where it is not well.
+const NOBODY: &str = "start the provider, or look at embedding.url; it is asked again later";
+const SLOW: &str = "look whether the provider is overloaded; embedding.timeout gives it more time; it is asked again later";
 const TOO_MANY: &str = "it is asked again later; fewer requests: lower embedding.concurrency, or look at the account's limits";
 const IN_TROUBLE: &str = "it is asked again later; the server's own log says more";
 
