@@ -28,9 +28,9 @@ mod signals;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::error::{ContextKind, ContextValue};
+use clap::{Command, CommandFactory as _, Parser};
 
-use self::commands::Command;
 use self::error::CommandError;
 pub use self::exit::Exit;
 use self::open::Workspace;
@@ -43,7 +43,7 @@ struct Cli {
     #[command(flatten)]
     global: Global,
     #[command(subcommand)]
-    command: Command,
+    command: commands::Command,
 }
 
 /// The version, with the commit that it was built from where that is known.
@@ -68,7 +68,7 @@ struct Global {
     /// Tell on stderr each step of each job; twice: what is asked of stores and servers too
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     verbose: u8,
-    /// Set a setting for this run; may be repeated
+    /// Set a setting for this run (`init` writes it into the settings file); may be repeated
     #[arg(long, value_name = "SECTION.KEY=VALUE", global = true)]
     set: Vec<String>,
 }
@@ -117,12 +117,33 @@ pub fn main() -> ExitCode {
     }
     match Cli::try_parse() {
         Ok(cli) => run(cli).into(),
-        Err(error) => {
+        Err(mut error) => {
+            suggest_the_likeliest(&mut error);
             // A closed stdout or stderr is nobody to tell.
             let _ = error.print();
             let code = u8::try_from(error.exit_code()).unwrap_or(Exit::Usage as u8);
             ExitCode::from(code)
         }
+    }
+}
+
+/// Puts the likeliest of the commands that may have been meant first, where the library has it last, and leaves out what is
+/// hidden.
+fn suggest_the_likeliest(error: &mut clap::Error) {
+    let kind = ContextKind::SuggestedSubcommand;
+    let Some(ContextValue::Strings(names)) = error.get(kind) else {
+        return;
+    };
+    let all = Cli::command();
+    let is_hidden = |name: &str| all.find_subcommand(name).is_some_and(Command::is_hide_set);
+    let names: Vec<_> = (names.iter().rev())
+        .filter(|name| !is_hidden(name))
+        .cloned()
+        .collect();
+    if names.is_empty() {
+        error.remove(kind);
+    } else {
+        error.insert(kind, ContextValue::Strings(names));
     }
 }
 
@@ -185,8 +206,6 @@ fn fail(out: &mut Out, error: &CommandError) -> Exit {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

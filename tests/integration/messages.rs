@@ -276,3 +276,31 @@ fn a_page_with_a_nul_byte_has_a_way_out() {
     let told = wiki.ws(&["dlq", "list"]).code(0).out;
     assert!(told.contains("`tr -d '\\000' < OLD > NEW`"), "{told}");
 }
+
+#[test]
+fn the_likeliest_command_is_suggested_first_and_no_hidden_one() {
+    let wiki = Wiki::bare_folder();
+    let told = wiki.ws(&["serach"]).code(2).err;
+    assert!(
+        told.contains("similar subcommands exist: 'search', "),
+        "{told}"
+    );
+    for typed in ["hok", "hookk"] {
+        let told = wiki.ws(&[typed]).code(2).err;
+        assert!(
+            told.contains("'hooks'") && !told.contains("'hook'"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn the_help_of_init_says_that_settings_are_written_down() {
+    let wiki = Wiki::bare_folder();
+    let told = wiki.ws(&["init", "--help"]).code(0).out;
+    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        told.contains("`init` writes it into the settings file"),
+        "{told}"
+    );
+}
