@@ -88,6 +88,7 @@ fn init_tells_where_markdown_stands_and_takes_it_when_told_to() {
         [
             "note: 2 Markdown files stand in docs/: `wiki-sync init --set wiki.pages=docs` takes those",
             "note: 1 Markdown file stands in notes/: `wiki-sync init --set wiki.pages=notes` takes those",
+            "note: one folder is the wiki: to have more than one of them in it, move them into it, as by `mv -- docs notes wiki-output/`",
         ]
     );
     // The hint is true, also after the settings were written.

@@ -304,3 +304,69 @@ fn the_help_of_init_says_that_settings_are_written_down() {
         "{told}"
     );
 }
+
+#[test]
+fn init_says_what_is_next_where_there_are_pages() {
+    let wiki = Wiki::small();
+    let told = wiki.ws(&["init"]).code(0).out;
+    let next = "next: `wiki-sync drain` brings the pages below wiki-output/ to every store\n";
+    assert!(told.ends_with(next), "{told}");
+    let wiki = Wiki::with(&[]);
+    let told = wiki.ws(&["init"]).code(0).out;
+    let next = "next: write Markdown pages below wiki-output/, then run `wiki-sync drain`\n";
+    assert!(told.ends_with(next), "{told}");
+}
+
+#[test]
+fn init_tells_how_pages_at_the_root_come_into_the_wiki_and_what_it_says_does_it() {
+    let wiki = Wiki::with(&[
+        ("one.md", "# One\n"),
+        ("-two words.md", "# Two\n"),
+        ("three.markdown", "# Three\n"),
+        ("README.md", "# Read me\n"),
+        ("guides/g.md", "# G\n"),
+        ("reference/r.md", "# R\n"),
+        ("reference/s.md", "# S\n"),
+    ]);
+    wiki.git(&["add", "-A"]);
+    wiki.git(&["commit", "-qm", "pages"]);
+    let told = wiki.ws(&["init"]).code(0).err;
+    let root = "git mv -- *.markdown *.md wiki-output/ && git mv wiki-output/README.md .";
+    let folders = "git mv -- reference guides wiki-output/";
+    assert_eq!(
+        told.lines().collect::<Vec<_>>(),
+        [
+            "note: 2 Markdown files stand in reference/: `wiki-sync init --set wiki.pages=reference` takes those",
+            "note: 1 Markdown file stands in guides/: `wiki-sync init --set wiki.pages=guides` takes those",
+            &format!(
+                "note: 3 Markdown files lie at the root, which itself cannot be the wiki: `{root}` moves them into its folder"
+            ),
+            &format!(
+                "note: one folder is the wiki: to have more than one of them in it, move them into it, as by `{folders}`"
+            ),
+        ]
+    );
+    for typed in [root, folders] {
+        let mut shell = wiki.other("sh".as_ref());
+        let done = shell.args(["-c", typed]).output().unwrap();
+        assert!(done.status.success(), "{typed}: {done:?}");
+    }
+    assert!(wiki.root().join("README.md").is_file());
+    let pages = wiki.json(0, &["status"]);
+    assert_eq!(pages["pages"], 6, "{pages}");
+}
+
+#[test]
+fn init_says_how_many_folders_with_markdown_it_does_not_name() {
+    let wiki = Wiki::with(&[]);
+    for n in 0..13 {
+        wiki.write(&format!("f{n:02}/a.md"), "# A\n");
+    }
+    let told = wiki.ws(&["init"]).code(0).err;
+    assert!(
+        told.contains("note: 3 Markdown files stand in 3 more folders\n"),
+        "{told}"
+    );
+    // What git does not have it cannot move.
+    assert!(told.contains("`mv -- f00 f01 "), "{told}");
+}

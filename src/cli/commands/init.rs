@@ -1,5 +1,6 @@
 //! `wiki-sync init`
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -11,11 +12,13 @@ use crate::cli::Context;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::open::{self, Workspace};
+use crate::cli::out::count;
 use crate::cli::root::Root;
 use crate::config::{Commits, FILE_NAME, KEYS, Key, Origin, template};
 use crate::hooks::change::Act;
 use crate::model::{Failure, FailureKind};
 use crate::state::STATE_DIR;
+use crate::stores::git;
 use crate::wiki::{Entry, Wiki, WikiSettings};
 
 /// Make what is missing for a wiki here: settings file, pages' folder, state folder, git hooks
@@ -110,19 +113,15 @@ pub(super) fn run(_args: &InitArgs, cx: &mut Context) -> Result<Exit, CommandErr
             cx.out.stderr(label, text);
         }
     }
-    for (other, pages) in others_with_markdown(&at)? {
-        let (stand, files) = match pages {
-            1 => ("stands", "1 Markdown file".to_owned()),
-            MANY.. => ("stand", format!("{MANY} Markdown files or more")),
-            pages => ("stand", format!("{pages} Markdown files")),
-        };
-        cx.out.note(format_args!(
-            "{files} {stand} in {other}/: `wiki-sync init --set wiki.pages={other}` takes those"
-        ));
+    let elsewhere = elsewhere(&at)?;
+    for note in elsewhere.told(&pages, elsewhere.is_tracked(&at.root)) {
+        cx.out.note(note);
     }
-    cx.out.say(format_args!(
-        "next: write Markdown pages below {pages}/, then run `wiki-sync drain`"
-    ));
+    cx.out.say(if at.wiki.is_empty()? {
+        format!("next: write Markdown pages below {pages}/, then run `wiki-sync drain`")
+    } else {
+        format!("next: `wiki-sync drain` brings the pages below {pages}/ to every store")
+    });
     Ok(Exit::Ok)
 }
 
@@ -176,22 +175,115 @@ fn print(cx: &mut Context, at: &Workspace, done: &Done, wrote: bool) {
 const MANY: u64 = 1000;
 /// So many folders are looked into, for each that lies at the top.
 const LOOKED_INTO: u32 = 200;
+/// So many folders are named.
+const NAMED: usize = 10;
 
-/// Returns, where there is no page and nobody said where the pages are, the folders at the top, hidden ones and those that git ignores left out, in which there are files that would be
-/// pages, and how many, counted up to [`MANY`]; those with most of them first, three at most. Nobody waits for it long: what
+/// Where Markdown lies that is no page.
+#[derive(Default)]
+struct Elsewhere {
+    /// Folders at the top, and how many would be pages in each, counted up to [`MANY`]; those with most of them first.
+    folders: Vec<(String, u64)>,
+    /// Names of files at the root itself, but for those that tell of a repository and not of its subject: README, CHANGELOG.
+    at_root: Vec<String>,
+    /// Those.
+    of_repository: Vec<String>,
+}
+
+/// Returns `1 Markdown file lies` or `2 Markdown files lie`.
+fn files(number: u64, one: &str, several: &str) -> String {
+    match number {
+        1 => format!("1 Markdown file {one}"),
+        MANY.. => format!("{MANY} Markdown files or more {several}"),
+        number => format!("{number} Markdown files {several}"),
+    }
+}
+
+impl Elsewhere {
+    /// Says whether git has all of it, so that git can move it.
+    fn is_tracked(&self, root: &Root) -> bool {
+        let index = git::open_repository(&root.path).ok();
+        let index = index.and_then(|repo| repo.index().ok());
+        let Some(index) = index.filter(|_| root.git) else {
+            return false;
+        };
+        let folders = self.folders.iter().map(|(name, _)| name);
+        let is_there = |name: &String| index.find_prefix(format!("{name}/")).is_ok();
+        folders.take(NAMED).all(is_there)
+            && (self.at_root.iter()).all(|name| index.get_path(Path::new(name), 0).is_some())
+    }
+
+    /// Says where it lies, and how to take it in: one folder is the wiki. `by_git`: git is to move it.
+    fn told(&self, pages: &str, by_git: bool) -> Vec<String> {
+        let mv = if by_git { "git mv" } else { "mv" };
+        let mut told = Vec::new();
+        for (folder, number) in self.folders.iter().take(NAMED) {
+            told.push(format!(
+                "{} in {folder}/: `wiki-sync init --set wiki.pages={folder}` takes those",
+                files(*number, "stands", "stand")
+            ));
+        }
+        if let Some(more @ [_, ..]) = self.folders.get(NAMED..) {
+            let number = more.iter().map(|(_, number)| number).sum();
+            let folders = count(more.len() as u64, "more folder");
+            told.push(format!("{} in {folders}", files(number, "stands", "stand")));
+        }
+        let number = self.at_root.len() as u64;
+        if number > 0 {
+            let ending = |name: &String| Some(format!("*.{}", name.rsplit_once('.')?.1));
+            let endings: BTreeSet<_> = self.at_root.iter().filter_map(ending).collect();
+            let mut back = String::new();
+            for name in &self.of_repository {
+                if ending(name).is_some_and(|ending| endings.contains(&ending)) {
+                    back += &format!(" {pages}/{name}");
+                }
+            }
+            if !back.is_empty() {
+                back = format!(" && {mv}{back} .");
+            }
+            let endings: Vec<_> = endings.into_iter().collect();
+            told.push(format!(
+                "{} at the root, which itself cannot be the wiki: `{mv} -- {} {pages}/{back}` moves {} into its folder",
+                files(number, "lies", "lie"),
+                endings.join(" "),
+                if number == 1 { "it" } else { "them" },
+            ));
+        }
+        let names: Vec<_> = (self.folders.iter().take(NAMED))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        if names.len() + usize::from(number > 0) > 1 {
+            told.push(format!(
+                "one folder is the wiki: to have more than one of them in it, move them into it, as by `{mv} -- {} {pages}/`",
+                names.join(" ")
+            ));
+        }
+        told
+    }
+}
+
+/// Says whether a file tells of the repository it lies in: README, CHANGELOG, LICENSE.
+fn is_of_repository(name: &str) -> bool {
+    let stem = name.split('.').next().unwrap_or_default();
+    !stem.chars().any(char::is_lowercase) && stem.chars().any(char::is_uppercase)
+}
+
+/// Returns, where there is no page and nobody said where the pages are, where else there are files that would be pages: at the
+/// root, and in the folders at the top, hidden ones and those that git ignores left out. Nobody waits for it long: what
 /// lies beyond the first folders is not looked at.
 ///
 /// # Errors
 /// As [`Wiki::is_empty`].
-fn others_with_markdown(at: &Workspace) -> Result<Vec<(String, u64)>, Failure> {
+fn elsewhere(at: &Workspace) -> Result<Elsewhere, Failure> {
     let is_chosen = KEYS
         .iter()
         .any(|key| key.full_name() == "wiki.pages" && at.config.origin(key) != Origin::Default);
+    let mut found = Elsewhere::default();
     if is_chosen || !at.wiki.is_empty()? {
-        return Ok(Vec::new());
+        return Ok(found);
     }
     let ignored = open::ignored_by_git(at);
-    let mut found = Vec::new();
+    let pages = at.wiki.pages_dir();
+    let is_page = at.wiki.page_test();
     let entries = fs::read_dir(&at.root.path).into_iter().flatten().flatten();
     for entry in entries {
         let Ok(name) = entry.file_name().into_string() else {
@@ -200,13 +292,23 @@ fn others_with_markdown(at: &Workspace) -> Result<Vec<(String, u64)>, Failure> {
         let is_plain = name
             .chars()
             .all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'));
-        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if !is_folder
-            || !is_plain
-            || name.starts_with('.')
-            || name == "node_modules"
-            || ignored(&name)
-        {
+        let kind = entry.file_type();
+        if name.starts_with('.') || name == "node_modules" || ignored(&name) {
+            continue;
+        }
+        if kind.as_ref().is_ok_and(fs::FileType::is_file) {
+            // As it would be in the pages' folder.
+            if is_page(&format!("{pages}/{name}")) {
+                let names = if is_of_repository(&name) {
+                    &mut found.of_repository
+                } else {
+                    &mut found.at_root
+                };
+                names.push(name);
+            }
+            continue;
+        }
+        if !kind.is_ok_and(|kind| kind.is_dir()) || !is_plain {
             continue;
         }
         let settings = WikiSettings {
@@ -231,11 +333,14 @@ fn others_with_markdown(at: &Workspace) -> Result<Vec<(String, u64)>, Failure> {
             }
         });
         if pages > 0 {
-            found.push((name, pages));
+            found.folders.push((name, pages));
         }
     }
-    found.sort_by(|(a, many), (b, more)| more.cmp(many).then_with(|| a.cmp(b)));
-    found.truncate(3);
+    let by_number = |(a, many): &(String, u64), (b, more): &(String, u64)| {
+        more.cmp(many).then_with(|| a.cmp(b))
+    };
+    found.folders.sort_by(by_number);
+    found.of_repository.sort();
     Ok(found)
 }
 
