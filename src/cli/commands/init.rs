@@ -231,16 +231,16 @@ impl Elsewhere {
         if number > 0 {
             let ending = |name: &String| Some(format!("*.{}", name.rsplit_once('.')?.1));
             let endings: BTreeSet<_> = self.at_root.iter().filter_map(ending).collect();
-            let mut back = String::new();
-            for name in &self.of_repository {
-                if ending(name).is_some_and(|ending| endings.contains(&ending)) {
-                    back += &format!(" {pages}/{name}");
-                }
-            }
-            if !back.is_empty() {
-                back = format!(" && {mv}{back} .");
-            }
-            let endings: Vec<_> = endings.into_iter().collect();
+            let moved = |name: &&String| ending(name).is_some_and(|one| endings.contains(&one));
+            let back: Vec<_> = (self.of_repository.iter().filter(moved))
+                .map(|name| format!("{pages}/{name}"))
+                .collect();
+            let back = if back.is_empty() {
+                String::new()
+            } else {
+                format!(" && {mv} {} .", back.join(" "))
+            };
+            let endings: Vec<_> = endings.iter().map(String::as_str).collect();
             told.push(format!(
                 "{} at the root, which itself cannot be the wiki: `{mv} -- {} {pages}/{back}` moves {} into its folder",
                 files(number, "lies", "lie"),
