@@ -40,7 +40,7 @@ pub use self::answer::Trouble;
 
 use self::server::Server;
 use self::transport::Lines;
-use crate::model::Failure;
+use crate::model::{Failure, PagePath};
 use crate::outbox::{Counts, DeadLetter};
 use crate::query::search::{Asked, Found};
 use crate::query::status::StatusReport;
@@ -103,11 +103,11 @@ pub trait Place {
     /// The outbox's.
     fn counts(&self) -> Result<Counts, Failure>;
 
-    /// Returns the dead letters.
+    /// Returns the dead letters of these pages.
     ///
     /// # Errors
     /// The outbox's.
-    fn dead(&self) -> Result<Vec<DeadLetter>, Failure>;
+    fn dead_of(&self, pages: &[PagePath]) -> Result<Vec<DeadLetter>, Failure>;
 
     /// Searches the vectors, and lets go of them.
     ///

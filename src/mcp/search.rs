@@ -118,7 +118,7 @@ pub(super) fn run(place: &dyn Place, args: &Args) -> Result<Results, Trouble> {
     let channels = found.channels.iter().map(|channel| channel.as_str());
     let channels = channels.collect();
     let why_nothing = std::mem::take(&mut found.why_nothing);
-    let hits = compared(place.wiki(), query, found, SNIPPET, || place.dead());
+    let hits = compared(place.wiki(), query, found, SNIPPET, |of| place.dead_of(of));
     let stale = hits.iter().filter(|hit| hit.stale).count() as u64;
     let pages = hits.into_iter().map(|hit| Hit {
         title: clip(&hit.title, SHORT),

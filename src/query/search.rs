@@ -1,8 +1,7 @@
 //! Search as it is told: pages that are called what was asked for first, each hit with a snippet and compared with the
 //! page as it is on disk now; and why nothing was found.
 
-use std::cell::LazyCell;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -203,25 +202,22 @@ pub struct Hit {
 }
 
 /// Returns the hits as they are told, each compared with the page as it is on disk now, with about `most` characters of its
-/// text. `letters` gives the dead letters; they are asked for only where a page changed.
+/// text. `letters` gives the dead letters of pages; it is asked only for those that changed.
 #[must_use]
 pub fn told(
     wiki: &Wiki,
     query: &str,
     found: Found,
     most: usize,
-    letters: impl FnOnce() -> Result<Vec<DeadLetter>, Failure>,
+    letters: impl FnOnce(&[PagePath]) -> Result<Vec<DeadLetter>, Failure>,
 ) -> Vec<Hit> {
-    let letters = LazyCell::new(|| of_vectors(letters));
     let channels: Vec<_> = found.channels.iter().map(|one| one.as_str()).collect();
     let told = |hit: vectors::Hit| {
         let now = version_now(wiki, &hit.path);
-        let stale = now.as_ref() != Some(&hit.page_sha);
-        let died = |now| letters.get(&hit.path).is_some_and(|died| died == now);
-        Hit {
-            stale,
+        let told = Hit {
+            stale: now.as_ref() != Some(&hit.page_sha),
             deleted: now.is_none(),
-            rejected: stale && now.as_ref().is_some_and(died),
+            rejected: false,
             heading: hit.heading.join(" > "),
             snippet: snippet(&hit.text, query, most),
             path: hit.path,
@@ -229,21 +225,26 @@ pub fn told(
             score: hit.score,
             point_id: hit.point_id,
             channels: channels.clone(),
-        }
+        };
+        (told, now)
     };
-    found.hits.into_iter().map(told).collect()
-}
-
-/// Returns what the pages were whose dead letters stand for the vectors, by path. A search is no worse for an outbox that
-/// cannot be asked.
-fn of_vectors(
-    letters: impl FnOnce() -> Result<Vec<DeadLetter>, Failure>,
-) -> HashMap<String, String> {
-    let letters = letters().unwrap_or_default().into_iter();
-    letters
-        .filter(|letter| letter.stands_for(StoreName::Vectors))
-        .filter_map(|letter| Some((letter.path?.to_string(), letter.death.version)))
-        .collect()
+    let mut hits: Vec<_> = found.hits.into_iter().map(told).collect();
+    let changed = hits.iter().filter(|(hit, _)| hit.stale && !hit.deleted);
+    let changed: Vec<_> = changed
+        .filter_map(|(hit, _)| PagePath::parse(&hit.path).ok())
+        .collect();
+    if !changed.is_empty() {
+        // A search is no worse for an outbox that cannot be asked.
+        for letter in letters(&changed).unwrap_or_default() {
+            let of = letter.path.as_ref().map(PagePath::as_str);
+            for (hit, now) in &mut hits {
+                hit.rejected |= of == Some(&hit.path)
+                    && letter.stands_for(StoreName::Vectors)
+                    && now.as_ref() == Some(&letter.death.version);
+            }
+        }
+    }
+    hits.into_iter().map(|(hit, _)| hit).collect()
 }
 
 /// Returns what the page is now: its SHA, or what stands for it where it cannot be read; `None` when it is gone.

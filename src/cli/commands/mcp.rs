@@ -10,7 +10,7 @@ use crate::cli::exit::Exit;
 use crate::cli::open::{self, Workspace};
 use crate::cli::signals;
 use crate::mcp::{Call, Place, Source, Trouble, serve};
-use crate::model::{Failure, Timestamp};
+use crate::model::{Failure, PagePath, Timestamp};
 use crate::outbox::{Counts, DeadLetter};
 use crate::query::search::{Asked, Found};
 use crate::query::status::{StatusReport, status};
@@ -73,8 +73,8 @@ impl Place for Here {
         outbox.counts(Timestamp::now())
     }
 
-    fn dead(&self) -> Result<Vec<DeadLetter>, Failure> {
-        self.0.outbox_to_read()?.dead()
+    fn dead_of(&self, pages: &[PagePath]) -> Result<Vec<DeadLetter>, Failure> {
+        self.0.outbox_to_read()?.dead_of(pages)
     }
 
     fn search(&self, asked: &Asked<'_>) -> Result<Found, Failure> {

@@ -7,7 +7,7 @@ use crate::cli::exit::Exit;
 use crate::cli::open::{self, Workspace};
 use crate::cli::out::{Style, clean, count};
 use crate::cli::paths;
-use crate::model::{Failure, StoreName};
+use crate::model::{Failure, PagePath, StoreName};
 use crate::query::search::{Asked, Hit, SNIPPET, told};
 use crate::stores::vectors::Only;
 
@@ -74,7 +74,9 @@ pub(super) fn run(args: &SearchArgs, cx: &mut Context) -> Result<Exit, CommandEr
     for why in &found.why_nothing {
         cx.out.note(clean(why));
     }
-    let hits = told(&ws.wiki, &query, found, SNIPPET, || ws.outbox()?.dead());
+    let hits = told(&ws.wiki, &query, found, SNIPPET, |of| {
+        ws.outbox()?.dead_of(of)
+    });
     if let Some(lack) = ws.lack(StoreName::Vectors)? {
         cx.out.note(lack);
     }
@@ -132,6 +134,6 @@ pub(super) fn hits(ws: &Workspace, query: &str, limit: usize) -> Result<Vec<Hit>
         turn: None,
     };
     let found = open::search(ws, &asked)?;
-    let letters = || ws.outbox()?.dead();
+    let letters = |of: &[PagePath]| ws.outbox()?.dead_of(of);
     Ok(told(&ws.wiki, query, found, SNIPPET, letters))
 }

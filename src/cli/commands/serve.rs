@@ -119,8 +119,8 @@ impl Source for Workspace {
         Ok(Answer {
             by_words_alone,
             why_nothing: std::mem::take(&mut found.why_nothing),
-            hits: told(&self.wiki, query, found, SNIPPET, || {
-                self.outbox_to_read()?.dead()
+            hits: told(&self.wiki, query, found, SNIPPET, |of| {
+                self.outbox_to_read()?.dead_of(of)
             }),
         })
     }
