@@ -142,7 +142,7 @@ fn only_the_stores_asked_for_are_read_and_repaired() {
     wiki.json(0, &["verify", "--store", "git"]);
     let told = wiki.ws(&["verify", "--store", "files"]).code(2).err;
     assert!(
-        told.contains("the stores are graph, vectors and git"),
+        told.contains("[possible values: graph, vectors, git]"),
         "{told}"
     );
     let off = wiki.ws(&["verify", "--store", "git", "--set", "git.commit=off"]);
