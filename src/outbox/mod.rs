@@ -68,12 +68,11 @@ pub fn check_url(url: &str) -> Result<(), String> {
 /// Tells of so many dead letters; of none there is nothing to tell.
 #[must_use]
 pub fn dead_letters(number: u64) -> Option<Finding> {
-    let rest = match number {
+    let what = match number {
         0 => return None,
-        1 => "1 rests".to_owned(),
-        many => format!("{many} rest"),
+        1 => "1 rests: it is not tried again before its page is changed".to_owned(),
+        many => format!("{many} rest: none is tried again before its page is changed"),
     };
-    let what = format!("{rest}: no store is given such a page before it is changed");
     let hint = "`wiki-sync dlq list` shows what is wrong; `wiki-sync dlq retry` and `dlq drop` are the ways out";
     Some(Finding::fault("dead letters", what, hint))
 }

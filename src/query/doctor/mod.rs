@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `pages.rs` | the pages' folder: its size against the system's limits, and clocks |
 //! | `disk.rs` | file systems, and the room on them |
-//! | `databases.rs` | the state folder |
+//! | `databases.rs` | the state folder, and dead letters in it |
 //! | `hooks.rs` | git's hooks, and the program that they call |
 //! | `watcher.rs` | the watch |
 //!
