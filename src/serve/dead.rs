@@ -126,7 +126,7 @@ fn content(letters: &Letters, asked: &Asked, csrf: &str) -> Markup {
     html! {
         header.page-head {
             h1 { "Dead letters" }
-            p.what { "Pages that could not be brought in, and lines that are no jobs. An edit of the page wakes its letter by itself." }
+            p.what { "Pages that could not be brought in, and lines that are no jobs. Once a page was edited, the next drain takes it again." }
         }
         @if let Some(number) = asked.retried {
             p.remark.good role="status" { (count(number, "job")) " put back; the watch, or the next " code { "wiki-sync drain" } ", tries." }

@@ -188,9 +188,8 @@ impl<'a> Teller<'a> {
 
     fn refused(&mut self, error: &CommandError) {
         if self.cx.out.is_json() {
-            let reason = error.lines().map(|(_, text)| text).next();
             self.cx.out.json_line(&Line {
-                reason,
+                reason: Some(&error.error),
                 ..Line::new("trouble")
             });
         }

@@ -213,7 +213,7 @@ impl Planner<'_, '_> {
         if let Some(why) = self.folder_trouble(page.folder()) {
             return Ok(Err(waiting(
                 format!("page {path:?} is gone, but {why}"),
-                "commit that change yourself; the page follows",
+                "commit that change yourself; the next drain takes the page",
             )));
         }
         match on_disk(self.root, page) {
@@ -222,7 +222,7 @@ impl Planner<'_, '_> {
             Ok(OnDisk::Other) => {
                 return Ok(Err(waiting(
                     format!("something that is no file stands in the place of page {path:?}"),
-                    "commit that change yourself; the page follows",
+                    "commit that change yourself; the next drain takes the page",
                 )));
             }
             Err(error) => {
@@ -356,7 +356,7 @@ impl Planner<'_, '_> {
         } else {
             waiting(
                 reason,
-                format!("commit the removal of '{other}'; the page follows"),
+                format!("commit the removal of '{other}'; the next drain takes the page"),
             )
         }
     }
