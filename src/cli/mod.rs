@@ -109,6 +109,7 @@ pub fn main() -> ExitCode {
     if let Err(error) = environment::scrub() {
         return fail(&mut early, &error).into();
     }
+    environment::take_small_pages();
     hush_the_engine();
     #[cfg(feature = "testing")]
     {
