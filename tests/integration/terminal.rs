@@ -50,7 +50,7 @@ fn on_a_terminal(wiki: &Wiki, until: &str, args: &[&str]) -> Option<(Option<i32>
 /// A wiki that takes a while.
 fn large() -> Wiki {
     let wiki = Wiki::with(&[]);
-    for page in 0..1500 {
+    for page in 0..6000 {
         let text = format!("# Page {page}\n\nwords of [[p{}]]\n", page + 1);
         wiki.write(&format!("wiki-output/p{page}.md"), text);
     }
@@ -65,7 +65,7 @@ fn on_a_terminal_the_bar_moves_and_never_says_what_makes_no_sense() {
     assert_eq!(code, Some(0), "{seen}");
     assert!(!seen.contains("/0"), "{seen}");
     let steps: Vec<u64> = seen
-        .split("/1500")
+        .split("/6000")
         .filter_map(|before| before.rsplit(' ').next()?.parse().ok())
         .collect();
     assert!(steps.is_sorted(), "{steps:?}");

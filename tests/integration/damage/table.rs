@@ -167,9 +167,30 @@ pub(super) const DAMAGES: &[Damage] = &[
         hurt: Hand(|wiki, page| {
             copy(wiki, page, some_id(), |payload| {
                 payload.insert("path".into(), json!(GHOST));
+                payload.insert("keys".into(), json!([format!("page:{GHOST}")]));
             });
         }),
         drift: Ghost("orphan", &["vectors"]),
+        fast: false,
+    },
+    Damage {
+        name: "point extra, with another path than it is looked up by",
+        hurt: Hand(|wiki, page| {
+            copy(wiki, page, some_id(), |payload| {
+                payload.insert("path".into(), json!(GHOST));
+            });
+        }),
+        drift: Page("stale", &["vectors"]),
+        fast: false,
+    },
+    Damage {
+        name: "point altered: its path",
+        hurt: Hand(|wiki, page| {
+            alter(wiki, page, |point| {
+                point.payload.insert("path".into(), json!(GHOST));
+            });
+        }),
+        drift: Page("stale", &["vectors"]),
         fast: false,
     },
     Damage {
@@ -177,6 +198,17 @@ pub(super) const DAMAGES: &[Damage] = &[
         hurt: Hand(|wiki, page| {
             copy(wiki, page, some_id(), |payload| {
                 payload.remove("path");
+                payload.remove("keys");
+            });
+        }),
+        drift: Stray("vectors", ""),
+        fast: false,
+    },
+    Damage {
+        name: "point extra, looked up by no page",
+        hurt: Hand(|wiki, page| {
+            copy(wiki, page, some_id(), |payload| {
+                payload.insert("keys".into(), json!(["tag:x"]));
             });
         }),
         drift: Stray("vectors", ""),

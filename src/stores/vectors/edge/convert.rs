@@ -56,19 +56,32 @@ fn keyed(mut payload: Map<String, Value>) -> Map<String, Value> {
     payload
 }
 
-/// Brings it back. Keys that are not those of its page stay, so that whoever compares the point sees that it is not found
-/// where it should be.
+/// Brings it back. A point is of the page that it is looked up by, of none without such a key, whatever its own path says: only
+/// so is whatever is seen of a page also found when that is brought anew. Keys that are not those of its payload stay, so
+/// that whoever compares the point sees it.
 pub(super) fn plain(mut payload: Map<String, Value>) -> Map<String, Value> {
-    let Some(keys) = payload.remove(KEYS) else {
+    let keys = payload.remove(KEYS);
+    let page = keys.as_ref().and_then(page_of).map(Value::from);
+    let own = match page.clone() {
+        Some(page) => payload.insert("path".into(), page),
+        None => payload.remove("path"),
+    };
+    let Some(keys) = keys else {
         return payload;
     };
-    let path = payload.get("path").and_then(Value::as_str);
-    let folders = path.map(folders).unwrap_or_default();
-    payload.insert("folders".into(), folders.into());
-    if keys != Value::from(keys_of(&payload)) {
+    let folders = page.as_ref().and_then(Value::as_str).map(folders);
+    payload.insert("folders".into(), folders.unwrap_or_default().into());
+    if own != page || keys != Value::from(keys_of(&payload)) {
         payload.insert(KEYS.into(), keys);
     }
     payload
+}
+
+/// Returns the path of the page by which a point with these keys is looked up.
+fn page_of(keys: &Value) -> Option<&str> {
+    let (_, word) = KEYED[0];
+    let mut texts = keys.as_array()?.iter().filter_map(Value::as_str);
+    texts.find_map(|text| text.strip_prefix(word))
 }
 
 pub(super) fn keyword(field: &'static str, value: &str) -> Condition {
@@ -221,6 +234,11 @@ mod tests {
         }
         let mut damaged = keyed(map(payload.clone()));
         damaged.remove(KEYS);
-        assert_ne!(plain(damaged), map(payload));
+        assert_eq!(plain(damaged).get("path"), None);
+        let mut damaged = keyed(map(payload.clone()));
+        damaged.insert("path".into(), "w/other.md".into());
+        let damaged = plain(damaged);
+        assert_eq!(damaged["path"], "w/b.md");
+        assert_ne!(damaged, map(payload));
     }
 }
