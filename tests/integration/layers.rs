@@ -13,7 +13,7 @@ const MAY: &[(&str, &[&str])] = &[
     ("state", &["model", "wiki"]),
     ("outbox", &["model", "state"]),
     ("embed", &["model", "http", "state"]),
-    ("stores", &["model", "state", "embed"]),
+    ("stores", &["model", "http", "state", "embed"]),
     (
         "engine",
         &["model", "http", "wiki", "state", "outbox", "stores"],

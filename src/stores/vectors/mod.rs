@@ -52,9 +52,8 @@ use self::meaning::Meaning;
 use self::point::{Digests, Meta, Owner, Point, SCHEMA, points_of};
 use self::unusable::Unusable;
 use super::{Applied, Brought, Deriver, Holding, Identity, Outcome, Store, Tally};
-use ureq::http::Uri;
-
 use crate::embed::{self, Embeddings, PASSAGE_VERSION, bm25};
+use crate::http;
 use crate::model::markdown::PARSER_VERSION;
 use crate::model::{Change, Failure, FailureKind, Finding, Page, Secret, StoreName, Within};
 use crate::state::{StateDir, Stop};
@@ -301,14 +300,9 @@ pub fn check_url(url: &str) -> Result<(), String> {
         return Err(no_engine(url));
     }
     // Not shown: what cannot be taken apart may hold anything.
-    let host = url
-        .parse::<Uri>()
-        .ok()
-        .and_then(|uri| uri.host().map(str::to_owned));
-    match host.as_deref() {
-        None | Some("") => Err("cannot be read; it looks like \"http://host:6334\"".into()),
-        Some(_) => Ok(()),
-    }
+    http::parse(url)
+        .map(drop)
+        .map_err(|_| "cannot be read; it looks like \"http://host:6334\"".into())
 }
 
 /// Takes the shape that the provider's vectors have, as far as it is known.
