@@ -23,10 +23,29 @@ const LIMITS: &str = "/proc/sys/fs/inotify";
 struct Counted {
     pages: u64,
     folders: u64,
-    skipped: Vec<String>,
-    in_skipped: u64,
-    future: Vec<String>,
-    in_future: u64,
+    skipped: Named,
+    future: Named,
+}
+
+/// So many, of which the first few are named.
+#[derive(Default)]
+struct Named {
+    number: u64,
+    first: Vec<String>,
+}
+
+impl Named {
+    fn add(&mut self, one: impl FnOnce() -> String) {
+        self.number += 1;
+        if self.first.len() < NAMED {
+            self.first.push(one());
+        }
+    }
+
+    /// Returns how many are not named.
+    fn more(&self) -> u64 {
+        self.number - self.first.len() as u64
+    }
 }
 
 /// Walks the pages' folder once. `by_events`: a watch is to hear of changes by events.
@@ -72,20 +91,14 @@ fn count(wiki: &Wiki, now: Timestamp) -> Result<Counted, crate::model::Failure> 
                 Entry::Page { path, stat } => {
                     counted.pages += 1;
                     if stat.mtime > latest {
-                        counted.in_future += 1;
-                        name(&mut counted.future, path.as_str());
+                        counted.future.add(|| path.to_string());
                     }
                 }
-                Entry::Skipped(skipped) => {
-                    counted.in_skipped += 1;
-                    name(
-                        &mut counted.skipped,
-                        &format!("{}: {}", skipped.path, skipped.reason),
-                    );
-                }
+                Entry::Skipped(skipped) => counted
+                    .skipped
+                    .add(|| format!("{}: {}", skipped.path, skipped.reason)),
                 Entry::Blind { folder, failure } => {
-                    counted.in_skipped += 1;
-                    name(&mut counted.skipped, &format!("{folder}: {failure}"));
+                    counted.skipped.add(|| format!("{folder}: {failure}"));
                 }
             }
             Ok(())
@@ -93,12 +106,6 @@ fn count(wiki: &Wiki, now: Timestamp) -> Result<Counted, crate::model::Failure> 
     )?;
     counted.folders = folders;
     Ok(counted)
-}
-
-fn name(names: &mut Vec<String>, one: &str) {
-    if names.len() < NAMED {
-        names.push(one.into());
-    }
 }
 
 fn many(number: u64, noun: &str) -> String {
@@ -112,11 +119,11 @@ fn told(counted: &Counted) -> Finding {
         many(counted.pages, "page"),
         many(counted.folders, "folder")
     );
-    if counted.skipped.is_empty() {
+    if counted.skipped.number == 0 {
         return Finding::ok(NAME, what);
     }
-    let skipped = counted.skipped.join("; ");
-    let more = match counted.in_skipped - counted.skipped.len() as u64 {
+    let skipped = counted.skipped.first.join("; ");
+    let more = match counted.skipped.more() {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
@@ -142,16 +149,16 @@ fn clock(counted: &Counted, state: &StateDir, now: Timestamp) -> Vec<Finding> {
         );
         found.push(Finding::warning(NAME, what, SET));
     }
-    if counted.in_future > 0 {
-        let mut pages = counted.future.join(", ");
-        if counted.in_future > counted.future.len() as u64 {
+    if counted.future.number > 0 {
+        let mut pages = counted.future.first.join(", ");
+        if counted.future.more() > 0 {
             pages.push_str(", …");
         }
         let what = format!(
             "{} changed in the future ({pages}): each scan reads what is, as a change in it would not show",
-            many(counted.in_future, "page")
+            many(counted.future.number, "page")
         );
-        let first = counted.future.first().map_or("", String::as_str);
+        let first = counted.future.first.first().map_or("", String::as_str);
         let hint =
             format!("if the clock is right, `touch '{first}'` gives a page the present time");
         found.push(Finding::warning(NAME, what, hint));
