@@ -323,6 +323,19 @@ fn killed_after_any_step_the_next_start_leaves_the_pack_to_git() {
     }
 }
 
+/// Lets something happen the first time that a commit comes to this step; returns how often one came there.
+fn once_at(store: &mut GitStore, step: Step, act: impl Fn() + Send + 'static) -> Arc<AtomicU32> {
+    let times = Arc::new(AtomicU32::new(0));
+    let seen = Arc::clone(&times);
+    store.watch = Box::new(move |at| {
+        if at == step && seen.fetch_add(1, Ordering::Relaxed) == 0 {
+            act();
+        }
+        true
+    });
+    times
+}
+
 fn changes_of(repo: &Repo, paths: &[String]) -> Vec<Change> {
     paths.iter().map(|path| repo.put(path)).collect()
 }
@@ -342,13 +355,8 @@ fn gc_beside_us_takes_nothing_from_a_commit() {
         let paths = write_pages(&repo, "many", 110);
         let beside = repo.at(repo.root.clone());
         let mut store = repo.store_waiting(Duration::from_mins(1));
-        let times = Arc::new(AtomicU32::new(0));
-        let seen = Arc::clone(&times);
-        store.watch = Box::new(move |at| {
-            if at == step && seen.fetch_add(1, Ordering::Relaxed) == 0 {
-                beside.git(args);
-            }
-            true
+        let times = once_at(&mut store, step, move || {
+            beside.git(args);
         });
         bring(&repo, &mut store, &paths);
         assert_ne!(times.load(Ordering::Relaxed), 0, "{step:?}");
@@ -363,18 +371,13 @@ fn a_pack_that_is_gone_before_the_branch_moves_is_written_again() {
         let paths = write_pages(&repo, "many", 110);
         let beside = repo.at(repo.root.clone());
         let mut store = repo.store_waiting(Duration::from_mins(1));
-        let times = Arc::new(AtomicU32::new(0));
-        let seen = Arc::clone(&times);
-        store.watch = Box::new(move |at| {
-            if at == Step::Linked && seen.fetch_add(1, Ordering::Relaxed) == 0 {
-                for name in packs(&beside) {
-                    if is_of(&name, "idx") || is_of(&name, taken) {
-                        let path = beside.root.join(".git/objects/pack").join(name);
-                        fs::remove_file(path).expect("there");
-                    }
+        let times = once_at(&mut store, Step::Linked, move || {
+            for name in packs(&beside) {
+                if is_of(&name, "idx") || is_of(&name, taken) {
+                    let path = beside.root.join(".git/objects/pack").join(name);
+                    fs::remove_file(path).expect("there");
                 }
             }
-            true
         });
         bring(&repo, &mut store, &paths);
         assert_eq!(times.load(Ordering::Relaxed), 2, "it was begun anew");
